@@ -1,0 +1,143 @@
+"""Typed errors: what the host refuses, what a server answers, what a socket does (protocol §11)."""
+
+from __future__ import annotations
+
+from echomq.identity.errors import EchoMQError, IdError, InvalidInputError
+
+__all__ = [
+    "ConnectError",
+    "DisconnectedError",
+    "EchoMQError",
+    "EmbeddedServerError",
+    "FenceError",
+    "IdError",
+    "InvalidInputError",
+    "KindError",
+    "LockedError",
+    "OverloadedError",
+    "PayloadTooLargeError",
+    "QueueNameError",
+    "RateError",
+    "ServerError",
+    "ServerFullError",
+    "StaleTokenError",
+    "StateError",
+    "UnexpectedReplyError",
+    "WireError",
+    "from_reply",
+]
+
+
+class QueueNameError(InvalidInputError):
+    """A queue name that protocol §2 does not allow."""
+
+
+class PayloadTooLargeError(InvalidInputError):
+    """A payload above the limit of what the server accepts as one string."""
+
+
+class ServerError(EchoMQError):
+    """The server refused a call; nothing was written.
+
+    `reply` is the server's own text, whole, whatever its class.
+    """
+
+    def __init__(self, message: str, *, reply: str) -> None:
+        super().__init__(message)
+        self.reply = reply
+
+
+class KindError(ServerError):
+    """`EMQKIND`: the id is not a job's."""
+
+
+class StaleTokenError(ServerError):
+    """`EMQSTALE`: the holder's token is no longer the row's, or the row is gone."""
+
+
+class LockedError(ServerError):
+    """`EMQLOCK`: the job is held by a worker."""
+
+
+class StateError(ServerError):
+    """`EMQSTATE`: the job, or the queue, is not in the state that the verb needs."""
+
+
+class RateError(ServerError):
+    """`EMQRATE`: the queue is at a ceiling."""
+
+
+class ServerFullError(ServerError):
+    """The server is at `maxmemory` and refused an admission (protocol §5)."""
+
+
+class UnexpectedReplyError(ServerError):
+    """A reply of a shape that the verb does not have: another client's script, or a bug."""
+
+
+class WireError(EchoMQError):
+    """The call got no answer: the socket, the server or the connector stood in the way."""
+
+
+class ConnectError(WireError):
+    """No connection could be made, or the server refused the handshake."""
+
+
+class DisconnectedError(WireError):
+    """The connection was lost before the answer came; the connector never repeats the call.
+
+    `sent` tells whether the call may have run on the server.
+    """
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class OverloadedError(WireError):
+    """More calls than `max_pending` wait on one connector; the call was not sent."""
+
+
+class FenceError(WireError):
+    """The deployment speaks another version of the protocol (protocol §11)."""
+
+    def __init__(self, message: str, *, ours: str, theirs: str) -> None:
+        super().__init__(message)
+        self.ours = ours
+        self.theirs = theirs
+
+
+class EmbeddedServerError(ConnectError):
+    """The embedded server cannot be started, reached or read."""
+
+
+_CLASSES: dict[str, type[ServerError]] = {
+    "EMQKIND": KindError,
+    "EMQSTALE": StaleTokenError,
+    "EMQLOCK": LockedError,
+    "EMQSTATE": StateError,
+    "EMQRATE": RateError,
+    "OOM": ServerFullError,
+}
+
+_ADVICE: dict[str, str] = {
+    "token mismatch": "it was claimed again since; its new holder will settle it",
+    "job gone": "it has no row any more: it was completed or removed",
+    "not active": "it is not in hand: its lease lapsed or another caller has moved it",
+    "not scheduled": "it is not on the schedule",
+}
+
+
+def from_reply(text: str, *, verb: str, subject: str = "", token: str = "") -> ServerError:
+    """The typed error for a server's error text (protocol §11); an unknown class comes back whole.
+
+    `subject` is the job or queue that the call was about, `token` the attempts count it presented.
+    """
+    kind = _CLASSES.get(text.split(" ", 1)[0], ServerError)
+    where = f"{verb} {subject}".strip()
+    held = f" (token {token})" if token else ""
+    advice = next((a for words, a in _ADVICE.items() if text.endswith(words)), "")
+    if kind is ServerFullError:
+        advice = "the server is at maxmemory: let workers drain, or give it more memory"
+    tail = f"; {advice}" if advice else ""
+    return kind(f"{where}{held}: {text}{tail}", reply=text)

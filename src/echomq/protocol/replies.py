@@ -1,0 +1,160 @@
+"""What the verbs answer: verdicts, and the decoders that turn a server's reply into one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from echomq.protocol.call import Reply
+from echomq.protocol.errors import UnexpectedReplyError
+
+E = TypeVar("E", bound=Enum)
+
+
+class Admission(Enum):
+    """What an admission did. A duplicate is a success: the id already has a row, or a kept result."""
+
+    ADMITTED = "admitted"
+    SCHEDULED = "scheduled"
+    DUPLICATE = "duplicate"
+
+
+class Completion(Enum):
+    """Whether a completion retired the row, or found it gone."""
+
+    RETIRED = "retired"
+    GONE = "gone"
+
+
+class Retried(Enum):
+    """Where a failure sent the job: back to the schedule, or to the morgue."""
+
+    SCHEDULED = "scheduled"
+    DEAD = "dead"
+
+
+class Extension(Enum):
+    """Whether the lease was extended, or its row is gone."""
+
+    EXTENDED = "extended"
+    GONE = "gone"
+
+
+class Rescheduling(Enum):
+    """Whether a scheduled job was moved in time, or has no row."""
+
+    MOVED = "moved"
+    GONE = "gone"
+
+
+class Idle(Enum):
+    """Why a claim brought less than it asked for (protocol §12.2)."""
+
+    EMPTY = "empty"
+    PAUSED = "paused"
+    CEILING = "ceiling"
+    RATE = "rate"
+
+
+class State(Enum):
+    """The state of a job, by its place (protocol §7)."""
+
+    PENDING = "pending"
+    SCHEDULED = "scheduled"
+    ACTIVE = "active"
+    DEAD = "dead"
+    AWAITING_CHILDREN = "awaiting_children"
+    UNKNOWN = "unknown"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A job in hand. `attempts` is the fencing token that every later move of it presents."""
+
+    id: str
+    payload: bytes
+    attempts: int
+    failures: int
+    stalled: int
+    group: str | None = None
+
+    @property
+    def token(self) -> str:
+        """The attempts count as the scripts compare it."""
+        return str(self.attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a claim brought. `jobs` may be fewer than asked for, and `idle` then says why.
+
+    `now_ms` is the server's clock in this call. `next_at_ms` is the next instant worth claiming at
+    (the earliest of schedule and recurrences, a rate window's end), on the server's clock; None when
+    nothing is waiting for time. It may lie in the past: then something is due now.
+    """
+
+    jobs: tuple[Claimed, ...]
+    idle: Idle | None
+    now_ms: int
+    next_at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What the stalled sweep did with the leases that had expired."""
+
+    recovered: tuple[str, ...]
+    dead: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many jobs lie where, and how many ended how."""
+
+    pending: int
+    active: int
+    schedule: int
+    dead: int
+    completed: int
+    failed: int
+
+
+def unexpected(reply: Reply, what: str) -> UnexpectedReplyError:
+    """The error for a reply that is not `what`."""
+    return UnexpectedReplyError(f"expected {what}, the server answered {reply!r}", reply=repr(reply))
+
+
+def as_int(reply: Reply) -> int:
+    """An integer reply, also when it comes as digits."""
+    if isinstance(reply, (int, bytes)):
+        try:
+            return int(reply)
+        except ValueError:
+            pass
+    raise unexpected(reply, "an integer")
+
+
+def as_bytes(reply: Reply) -> bytes:
+    """A bulk string."""
+    if isinstance(reply, bytes):
+        return reply
+    raise unexpected(reply, "a string")
+
+
+def as_text(reply: Reply) -> str:
+    """A bulk string of ASCII, such as an id or a verdict."""
+    return as_bytes(reply).decode()
+
+
+def as_list(reply: Reply) -> list[Reply]:
+    """An array."""
+    if isinstance(reply, list):
+        return reply
+    raise unexpected(reply, "an array")
+
+
+def as_texts(reply: Reply) -> tuple[str, ...]:
+    """An array of ids or names."""
+    return tuple(as_text(item) for item in as_list(reply))

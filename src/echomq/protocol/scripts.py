@@ -1,0 +1,60 @@
+"""The transitions' Lua sources: read once, their shared pieces included, named by their SHA-1.
+
+A line `-- @include NAME` stands for the text of `lua/lib/NAME.lua`, taken once however often it is named.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from hashlib import sha1
+from importlib.resources import files
+
+_INCLUDE = re.compile(r"-- @include (\w+)")
+
+
+def _lines(path: str, seen: set[str]) -> list[str]:
+    """The code of a Lua file and of what it includes, without comments: what a server has to keep."""
+    out: list[str] = []
+    for line in (files("echomq.protocol") / "lua" / path).read_text("utf-8").splitlines():
+        if include := _INCLUDE.fullmatch(line):
+            if include[1] not in seen:
+                seen.add(include[1])
+                out += _lines(f"lib/{include[1]}.lua", seen)
+        elif line.strip() and not line.lstrip().startswith("--"):
+            out.append(line)
+    return out
+
+
+class Script:
+    """One transition: its file's name, its text and hash, and its twin's name on wire 6."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.native = "EMQ." + name.replace("_", "").upper()
+
+    def __repr__(self) -> str:
+        return f"Script({self.name!r})"
+
+    @cached_property
+    def source(self) -> str:
+        """The whole text that a server is given."""
+        return "\n".join(_lines(f"{self.name}.lua", set())) + "\n"
+
+    @cached_property
+    def sha(self) -> str:
+        """The SHA-1 by which a server knows it."""
+        return sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+
+
+_registry: dict[str, Script] = {}
+
+
+def script(name: str) -> Script:
+    """The one `Script` of that name."""
+    return _registry.setdefault(name, Script(name))
+
+
+def registered() -> tuple[Script, ...]:
+    """Every script that a loaded verb family has named."""
+    return tuple(_registry.values())
