@@ -1,0 +1,79 @@
+"""What every builder refuses on the host, before anything is sent."""
+
+from __future__ import annotations
+
+from echomq.identity.branded import check_job
+from echomq.protocol.errors import InvalidInputError, PayloadTooLargeError
+
+MAX_MS = 2**53 - 1
+"""Times are scores, and scores are doubles (protocol §4)."""
+
+MAX_PAYLOAD = 512 * 1024 * 1024
+"""A server's default `proto-max-bulk-len`: the longest string it takes."""
+
+__all__ = [
+    "MAX_MS",
+    "MAX_PAYLOAD",
+    "check_job",
+    "integer",
+    "milliseconds",
+    "moment",
+    "name_of",
+    "payload_of",
+    "token_of",
+]
+
+
+def integer(name: str, value: int, *, least: int, most: int = MAX_MS) -> int:
+    """`value`, an integer from `least` to `most`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInputError(f"{name} must be an integer, not {type(value).__name__}: {value!r}")
+    if not least <= value <= most:
+        raise InvalidInputError(f"{name} must be from {least} to {most}, not {value}")
+    return value
+
+
+def milliseconds(name: str, value: int) -> int:
+    """`value`, a whole number of milliseconds from 0 to 2^53 - 1."""
+    return integer(name, value, least=0)
+
+
+def moment(at_ms: int | None, delay_ms: int | None) -> tuple[str, int]:
+    """The wire's pair `at|in, value` from exactly one of the two."""
+    if at_ms is not None and delay_ms is None:
+        return "at", milliseconds("at_ms", at_ms)
+    if delay_ms is not None and at_ms is None:
+        return "in", milliseconds("delay_ms", delay_ms)
+    raise InvalidInputError("give exactly one of at_ms (Unix ms) and delay_ms (from the server's now)")
+
+
+def payload_of(value: bytes | str) -> bytes:
+    """A payload as bytes, no longer than a server takes."""
+    if isinstance(value, str):
+        value = value.encode()
+    elif not isinstance(value, bytes):
+        raise InvalidInputError(f"payload must be bytes or str, not {type(value).__name__}")
+    if len(value) > MAX_PAYLOAD:
+        raise PayloadTooLargeError(f"payload is {len(value):,} bytes; a server takes at most {MAX_PAYLOAD:,}")
+    return value
+
+
+def token_of(value: int | str) -> str:
+    """A fencing token as the scripts compare it: canonical decimal."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if (
+        not isinstance(text, str)
+        or not (text.isascii() and text.isdigit())
+        or (text[0] == "0" and text != "0")
+    ):
+        raise InvalidInputError(f"token must be the attempts count that a claim returned, not {value!r}")
+    return text
+
+
+def name_of(what: str, value: str) -> str:
+    """A name that becomes part of a key: printable text, not empty."""
+    if not isinstance(value, str):
+        raise InvalidInputError(f"{what} must be str, not {type(value).__name__}: {value!r}")
+    if not value or not value.isprintable():
+        raise InvalidInputError(f"{what} {value!r} must be printable text, at least one character")
+    return value

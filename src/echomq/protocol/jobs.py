@@ -1,0 +1,397 @@
+"""The flat verbs (protocol §5): each builds a `Call` and does no I/O.
+
+A job id is a `JOB` branded id, a token the attempts count that the claim returned. Times end in `_ms`: `at_ms` is
+Unix time on the caller's clock, `delay_ms` and `lease_ms` count from the server's now. Every builder raises
+`InvalidInputError` (or a subclass) for what it can see is wrong; what only the server sees comes back as a
+`ServerError` when the call is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from echomq.protocol.call import Arg, Call, Reply
+from echomq.protocol.checks import check_job, integer, milliseconds, moment, payload_of, token_of
+from echomq.protocol.errors import InvalidInputError, ServerError, from_reply
+from echomq.protocol.keys import keys
+from echomq.protocol.replies import (
+    Admission,
+    Claimed,
+    Claims,
+    Completion,
+    Extension,
+    Idle,
+    Rescheduling,
+    Retried,
+    Sweep,
+    as_bytes,
+    as_int,
+    as_list,
+    as_text,
+    as_texts,
+    unexpected,
+)
+from echomq.protocol.scripts import script
+
+__all__ = [
+    "LEASE_MS",
+    "browse",
+    "browse_dead",
+    "claim",
+    "claim_many",
+    "complete",
+    "complete_many",
+    "delay",
+    "enqueue",
+    "enqueue_at",
+    "enqueue_in",
+    "enqueue_many",
+    "extend",
+    "extend_many",
+    "pending_size",
+    "promote",
+    "reap",
+    "release",
+    "reschedule",
+    "retry",
+    "sweep",
+]
+
+LEASE_MS = 30_000
+"""The original's lease, also ours."""
+
+Token = int | str
+
+_ENQUEUE = script("enqueue")
+_ENQUEUE_MANY = script("enqueue_many")
+_SCHEDULE = script("schedule")
+_RESCHEDULE = script("reschedule")
+_CLAIM = script("claim")
+_COMPLETE = script("complete")
+_COMPLETE_MANY = script("complete_many")
+_RETRY = script("retry")
+_DELAY = script("delay")
+_RELEASE = script("release")
+_PROMOTE = script("promote")
+_REAP = script("reap")
+_SWEEP = script("sweep")
+_EXTEND = script("extend")
+_EXTEND_MANY = script("extend_many")
+
+
+def _admitted(reply: Reply) -> Admission:
+    return Admission.ADMITTED if as_int(reply) == 1 else Admission.DUPLICATE
+
+
+def _scheduled(reply: Reply) -> Admission:
+    return Admission.SCHEDULED if as_int(reply) == 1 else Admission.DUPLICATE
+
+
+def enqueue(queue: str, job_id: str, payload: bytes | str) -> Call[Admission]:
+    """Admits a job that can be claimed at once."""
+    k = keys(queue)
+    return Call(
+        "enqueue",
+        (k.job(check_job(job_id)), k.pending),
+        (job_id, payload_of(payload)),
+        _admitted,
+        _ENQUEUE,
+        subject=job_id,
+    )
+
+
+def _admissions(reply: Reply) -> tuple[Admission, ...]:
+    return tuple(_admitted(item) for item in as_list(reply))
+
+
+def enqueue_many(queue: str, jobs: Iterable[tuple[str, bytes | str]]) -> Call[tuple[Admission, ...]]:
+    """Admits jobs in one call, one answer each, in order. An id that comes twice is a duplicate the second time."""
+    args: list[Arg] = []
+    for job_id, payload in jobs:
+        args += (check_job(job_id), payload_of(payload))
+    if not args:
+        raise InvalidInputError("enqueue_many needs at least one job")
+    return Call(
+        "enqueue_many", (keys(queue).pending,), tuple(args), _admissions, _ENQUEUE_MANY, subject=queue
+    )
+
+
+def _schedule(queue: str, job_id: str, payload: bytes | str, mode: str, value: int) -> Call[Admission]:
+    k = keys(queue)
+    return Call(
+        "schedule",
+        (k.job(check_job(job_id)), k.schedule),
+        (job_id, payload_of(payload), mode, value),
+        _scheduled,
+        _SCHEDULE,
+        subject=job_id,
+    )
+
+
+def enqueue_at(queue: str, job_id: str, payload: bytes | str, *, at_ms: int) -> Call[Admission]:
+    """Admits a job that can be claimed from the instant `at_ms` on, never earlier."""
+    return _schedule(queue, job_id, payload, "at", milliseconds("at_ms", at_ms))
+
+
+def enqueue_in(queue: str, job_id: str, payload: bytes | str, *, delay_ms: int) -> Call[Admission]:
+    """Admits a job that can be claimed `delay_ms` after the server's now."""
+    return _schedule(queue, job_id, payload, "in", milliseconds("delay_ms", delay_ms))
+
+
+def _moved(reply: Reply) -> Rescheduling:
+    return Rescheduling.MOVED if as_int(reply) == 1 else Rescheduling.GONE
+
+
+def reschedule(
+    queue: str, job_id: str, *, at_ms: int | None = None, delay_ms: int | None = None
+) -> Call[Rescheduling]:
+    """Moves a scheduled job in time; `StateError` when it is not on the schedule."""
+    k = keys(queue)
+    return Call(
+        "reschedule",
+        (k.job(check_job(job_id)), k.schedule),
+        (job_id, *moment(at_ms, delay_ms)),
+        _moved,
+        _RESCHEDULE,
+        subject=job_id,
+    )
+
+
+def _claims(reply: Reply) -> Claims:
+    items = as_list(reply)
+    if len(items) < 3 or (len(items) - 3) % 6:
+        raise unexpected(reply, "a claim")
+    why = as_text(items[1])
+    nearest = as_int(items[2])
+    return Claims(
+        tuple(
+            Claimed(
+                as_text(items[i]),
+                as_bytes(items[i + 1]),
+                as_int(items[i + 2]),
+                as_int(items[i + 3]),
+                as_int(items[i + 4]),
+                as_text(items[i + 5]) or None,
+            )
+            for i in range(3, len(items), 6)
+        ),
+        Idle(why) if why else None,
+        as_int(items[0]),
+        nearest if nearest >= 0 else None,
+    )
+
+
+def _first_claim(reply: Reply) -> Claimed | None:
+    jobs = _claims(reply).jobs
+    return jobs[0] if jobs else None
+
+
+def claim(queue: str, *, lease_ms: int = LEASE_MS) -> Call[Claimed | None]:
+    """Takes the next job in hand, flat or from a lane, for `lease_ms`; None when none can be served."""
+    k = keys(queue)
+    args = (integer("lease_ms", lease_ms, least=1), 1)
+    return Call("claim", (k.pending, k.active), args, _first_claim, _CLAIM, subject=queue)
+
+
+def claim_many(queue: str, n: int, *, lease_ms: int = LEASE_MS) -> Call[Claims]:
+    """Takes up to `n` jobs in hand under one deadline, as `n` single claims in sequence would (protocol §12.3)."""
+    k = keys(queue)
+    args = (integer("lease_ms", lease_ms, least=1), integer("n", n, least=1, most=100_000))
+    return Call("claim", (k.pending, k.active), args, _claims, _CLAIM, subject=queue)
+
+
+def _completed(reply: Reply) -> Completion:
+    return Completion.RETIRED if as_int(reply) == 1 else Completion.GONE
+
+
+def complete(queue: str, job_id: str, token: Token) -> Call[Completion]:
+    """Retires a job: its row is deleted. `StaleTokenError` when it was claimed again since."""
+    k = keys(queue)
+    text = token_of(token)
+    return Call(
+        "complete",
+        (k.active, k.job(check_job(job_id))),
+        (job_id, text, k.base),
+        _completed,
+        _COMPLETE,
+        subject=job_id,
+        token=text,
+    )
+
+
+def complete_many(
+    queue: str, jobs: Sequence[tuple[str, Token]]
+) -> Call[tuple[Completion | ServerError, ...]]:
+    """Retires jobs in one call. Each has its own answer, in order; a refusal is that job's answer, not raised."""
+    if not jobs:
+        raise InvalidInputError("complete_many needs at least one job")
+    args: list[Arg] = []
+    held: list[tuple[str, str]] = []
+    for job_id, token in jobs:
+        text = token_of(token)
+        held.append((check_job(job_id), text))
+        args += (job_id, text, b"", 0)
+
+    def decode(reply: Reply) -> tuple[Completion | ServerError, ...]:
+        items = as_list(reply)
+        if len(items) != len(held):
+            raise unexpected(reply, f"{len(held)} answers")
+        return tuple(
+            from_reply(item.decode(), verb="complete", subject=job_id, token=text)
+            if isinstance(item, bytes)
+            else _completed(item)
+            for item, (job_id, text) in zip(items, held, strict=True)
+        )
+
+    return Call("complete_many", (keys(queue).active,), tuple(args), decode, _COMPLETE_MANY, subject=queue)
+
+
+def _retried(reply: Reply) -> Retried:
+    return Retried(as_text(reply))
+
+
+def retry(
+    queue: str, job_id: str, token: Token, *, delay_ms: int, max_attempts: int, error: str
+) -> Call[Retried]:
+    """Settles a failure: `error` is kept, and the job runs again after `delay_ms`, or is buried.
+
+    It is buried when its attempts count has reached `max_attempts`: give the token itself to bury it now, the token
+    + 1 to let it run again whatever it has spent (protocol §3).
+    """
+    k = keys(queue)
+    text = token_of(token)
+    return Call(
+        "retry",
+        (k.active, k.schedule, k.dead, k.job(check_job(job_id))),
+        (
+            job_id,
+            text,
+            milliseconds("delay_ms", delay_ms),
+            integer("max_attempts", max_attempts, least=0),
+            error.encode("utf-8", "backslashreplace"),
+            k.base,
+        ),
+        _retried,
+        _RETRY,
+        subject=job_id,
+        token=text,
+    )
+
+
+def _nothing(reply: Reply) -> None:
+    as_int(reply)
+
+
+def delay(
+    queue: str, job_id: str, token: Token, *, at_ms: int | None = None, delay_ms: int | None = None
+) -> Call[None]:
+    """Puts a job in hand back on the schedule; no attempt, failure or lapse is spent."""
+    k = keys(queue)
+    text = token_of(token)
+    return Call(
+        "delay",
+        (k.job(check_job(job_id)), k.active, k.schedule),
+        (job_id, text, *moment(at_ms, delay_ms)),
+        _nothing,
+        _DELAY,
+        subject=job_id,
+        token=text,
+    )
+
+
+def release(queue: str, job_id: str, token: Token) -> Call[None]:
+    """Hands a job back, claimable at once; attempts and failures stay."""
+    k = keys(queue)
+    text = token_of(token)
+    return Call(
+        "release",
+        (k.job(check_job(job_id)), k.active, k.pending),
+        (job_id, text, k.base),
+        _nothing,
+        _RELEASE,
+        subject=job_id,
+        token=text,
+    )
+
+
+def promote(queue: str, batch: int = 100) -> Call[int]:
+    """Makes up to `batch` due jobs claimable, earliest first; gives how many it selected, ghosts among them."""
+    k = keys(queue)
+    args = (k.base, integer("batch", batch, least=1))
+    return Call("promote", (k.schedule, k.pending), args, as_int, _PROMOTE, subject=queue)
+
+
+def reap(queue: str) -> Call[int]:
+    """Returns up to 100 expired leases uncounted. Our loops use `sweep`, which counts (protocol §12.5)."""
+    k = keys(queue)
+    return Call("reap", (k.active, k.pending), (k.base,), as_int, _REAP, subject=queue)
+
+
+def _swept(reply: Reply) -> Sweep:
+    recovered, dead = as_list(reply)
+    return Sweep(as_texts(recovered), as_texts(dead))
+
+
+def sweep(queue: str, *, max_stalled: int = 1, limit: int = 100) -> Call[Sweep]:
+    """Counts a lapse for up to `limit` expired leases; buries at `max_stalled`, recovers below it."""
+    k = keys(queue)
+    args = (
+        k.base,
+        integer("max_stalled", max_stalled, least=1),
+        integer("limit", limit, least=1, most=100_000),
+    )
+    return Call("sweep", (k.active, k.pending, k.dead), args, _swept, _SWEEP, subject=queue)
+
+
+def _extended(reply: Reply) -> Extension:
+    return Extension.EXTENDED if as_int(reply) == 1 else Extension.GONE
+
+
+def extend(queue: str, job_id: str, token: Token, *, lease_ms: int = LEASE_MS) -> Call[Extension]:
+    """Moves the deadline of a job in hand to `lease_ms` from now."""
+    k = keys(queue)
+    text = token_of(token)
+    return Call(
+        "extend",
+        (k.active, k.job(check_job(job_id))),
+        (job_id, text, integer("lease_ms", lease_ms, least=1)),
+        _extended,
+        _EXTEND,
+        subject=job_id,
+        token=text,
+    )
+
+
+def extend_many(
+    queue: str, jobs: Sequence[tuple[str, Token]], *, lease_ms: int = LEASE_MS
+) -> Call[tuple[str, ...]]:
+    """Moves the deadlines of jobs in hand; gives the ids that were NOT extended: stale, not active or gone."""
+    if not jobs:
+        raise InvalidInputError("extend_many needs at least one job")
+    k = keys(queue)
+    args: list[Arg] = [k.base, integer("lease_ms", lease_ms, least=1)]
+    for job_id, token in jobs:
+        args += (check_job(job_id), token_of(token))
+    return Call("extend_many", (k.active,), tuple(args), as_texts, _EXTEND_MANY, subject=queue)
+
+
+def _browse(key: str, verb: str, queue: str, limit: int, newest_first: bool) -> Call[tuple[str, ...]]:
+    low, high = (b"+", b"-") if newest_first else (b"-", b"+")
+    order = (b"REV",) if newest_first else ()
+    args = (low, high, b"BYLEX", *order, b"LIMIT", 0, integer("limit", limit, least=1))
+    return Call(verb, (key,), args, as_texts, command="ZRANGE", subject=queue)
+
+
+def browse(queue: str, *, limit: int = 100, newest_first: bool = True) -> Call[tuple[str, ...]]:
+    """The ids of claimable flat jobs, in mint order or its reverse."""
+    return _browse(keys(queue).pending, "browse", queue, limit, newest_first)
+
+
+def browse_dead(queue: str, *, limit: int = 100, newest_first: bool = True) -> Call[tuple[str, ...]]:
+    """The ids in the morgue, in mint order or its reverse."""
+    return _browse(keys(queue).dead, "browse_dead", queue, limit, newest_first)
+
+
+def pending_size(queue: str) -> Call[int]:
+    """How many flat jobs can be claimed now."""
+    return Call("pending_size", (keys(queue).pending,), (), as_int, command="ZCARD", subject=queue)

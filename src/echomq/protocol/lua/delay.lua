@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- delay: a job in hand goes back to the schedule; no attempt, failure or lapse is spent (protocol §5).
+-- Twin: EMQ.DELAY, which leaves a grouped row to this script.
+-- KEYS[1] -> row   KEYS[2] -> active   KEYS[3] -> schedule
+-- ARGV[1] -> id    ARGV[2] -> token    ARGV[3] -> in | at   ARGV[4] -> ms
+-- returns 1; EMQSTALE job gone; EMQSTALE delay token mismatch; EMQSTATE delay not active; ERR mode, ERR due, EMQKIND
+-- @include due
+-- @include kind
+-- @include place
+-- @include ceiling
+local due, refused = due_at('EMQ.DELAY', ARGV[3], ARGV[4])
+if not due then return refused end
+local id = ARGV[1]
+refused = not_a_job(id)
+if refused then return refused end
+local row = fields(id, 'attempts', 'group')
+if not row then
+  redis.call('ZREM', KEYS[2], id)
+  return redis.error_reply('EMQSTALE job gone')
+end
+if row[1] ~= ARGV[2] then return redis.error_reply('EMQSTALE delay token mismatch') end
+local group = row[2]
+if not redis.call('ZSCORE', KEYS[2], id) then return redis.error_reply('EMQSTATE delay not active') end
+local ring = redis.call('LLEN', base .. 'ring')
+leave(id, group, 'active')
+wake(redis.call('LLEN', base .. 'ring') - ring)
+wake_below_ceiling(1)
+redis.call('HSET', KEYS[1], 'state', 'scheduled')
+redis.call('ZADD', KEYS[3], due, id)
+wake_if_first(id)
+return 1

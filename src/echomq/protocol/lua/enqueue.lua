@@ -1,0 +1,14 @@
+#!lua
+-- enqueue: admits one flat job (protocol §5).
+-- KEYS[1] -> row   KEYS[2] -> pending
+-- ARGV[1] -> id    ARGV[2] -> payload
+-- returns 1; 0 when the id has a row or a kept result (nothing written); EMQKIND
+-- @include kind
+-- @include admit
+-- @include wake
+local refused = not_a_job(ARGV[1])
+if refused then return refused end
+if known(ARGV[1]) then return 0 end
+admit(ARGV[1], ARGV[2])
+wake(1)
+return 1

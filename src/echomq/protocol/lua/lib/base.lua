@@ -1,0 +1,3 @@
+-- base: the prefix of every key of this queue, taken from the first key, which pins the slot (protocol §5).
+local base = string.match(KEYS[1] or '', '^(emq:{[^}]+}:)')
+if not base then return redis.error_reply('ERR first key must begin with emq:{queue}:') end

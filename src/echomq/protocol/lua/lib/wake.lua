@@ -1,0 +1,15 @@
+-- wake(n): n tokens for parked consumers, while fewer than 64 lie there (protocol §12.2).
+-- wake_if_first(id): one token when id is now the earliest entry of the schedule.
+-- @include base
+local function wake(n)
+  if n < 1 then return end
+  local room = 64 - redis.call('LLEN', base .. 'wake')
+  if n > room then n = room end
+  if n < 1 then return end
+  local tokens = {}
+  for i = 1, n do tokens[i] = '1' end
+  redis.call('LPUSH', base .. 'wake', unpack(tokens))
+end
+local function wake_if_first(id)
+  if redis.call('ZRANGE', base .. 'schedule', 0, 0)[1] == id then wake(1) end
+end

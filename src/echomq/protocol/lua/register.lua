@@ -1,0 +1,11 @@
+#!lua
+-- register: a recurrence under a new name (protocol §9).
+-- KEYS[1] -> repeat   KEYS[2] -> record
+-- ARGV[1] -> name     ARGV[2] -> every ms   ARGV[3] -> template   ARGV[4] -> first run ms
+-- returns 1; 0 when the name lives
+-- @include wake
+if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
+redis.call('HSET', KEYS[2], 'every_ms', ARGV[2], 'template', ARGV[3])
+redis.call('ZADD', KEYS[1], ARGV[4], ARGV[1])
+if redis.call('ZRANGE', KEYS[1], 0, 0)[1] == ARGV[1] then wake(1) end
+return 1

@@ -1,0 +1,19 @@
+#!lua flags=allow-oom
+-- release: hands a job back to where it can be claimed; attempts and failures stay (protocol §5, ours).
+-- KEYS[1] -> row   KEYS[2] -> active   KEYS[3] -> pending
+-- ARGV[1] -> id    ARGV[2] -> token    ARGV[3] -> base
+-- returns 1; EMQSTALE job gone; EMQSTALE release token mismatch; EMQSTATE release not active
+-- @include place
+-- @include ceiling
+local id = ARGV[1]
+local row = fields(id, 'attempts', 'group')
+if not row then
+  redis.call('ZREM', KEYS[2], id)
+  return redis.error_reply('EMQSTALE job gone')
+end
+if row[1] ~= ARGV[2] then return redis.error_reply('EMQSTALE release token mismatch') end
+if not redis.call('ZSCORE', KEYS[2], id) then return redis.error_reply('EMQSTATE release not active') end
+leave(id, row[2], 'active')
+to_place(id, row[2])
+wake(1)
+return 1

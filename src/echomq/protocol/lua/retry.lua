@@ -1,0 +1,39 @@
+#!lua flags=allow-oom
+-- retry: a failed attempt goes back to the schedule, or to the morgue (protocol §3, §5).
+-- KEYS[1] -> active   KEYS[2] -> schedule   KEYS[3] -> dead   KEYS[4] -> row
+-- ARGV[1] -> id   ARGV[2] -> token   ARGV[3] -> delay ms   ARGV[4] -> max   ARGV[5] -> error   ARGV[6] -> base
+-- returns scheduled (attempts < max) or dead; EMQSTALE job gone; EMQSTALE retry token mismatch;
+--   EMQSTATE retry not active; ERR for a delay or max that is no integer
+-- @include place
+-- @include bury
+-- @include natural
+-- @include ceiling
+local delay, max = natural(ARGV[3]), natural(ARGV[4])
+if not delay or now + delay > LAST then
+  return redis.error_reply('ERR retry delay must be a non-negative integer')
+end
+if not max then return redis.error_reply('ERR retry max must be a non-negative integer') end
+local id = ARGV[1]
+local row = fields(id, 'attempts', 'group', 'failures')
+if not row then
+  redis.call('ZREM', KEYS[1], id)
+  return redis.error_reply('EMQSTALE job gone')
+end
+if row[1] ~= ARGV[2] then return redis.error_reply('EMQSTALE retry token mismatch') end
+local group = row[2]
+local place = place_of(id, group)
+if not place then return redis.error_reply('EMQSTATE retry not active') end
+local ring = redis.call('LLEN', base .. 'ring')
+leave(id, group, place)
+wake(redis.call('LLEN', base .. 'ring') - ring)
+if place == 'active' then wake_below_ceiling(1) end
+local failures = string.format('%.0f', (tonumber(row[3] or nil) or 0) + 1)
+redis.call('HSET', KEYS[4], 'failures', failures)
+if (tonumber(row[1]) or 0) < max then
+  redis.call('HSET', KEYS[4], 'state', 'scheduled', 'last_error', ARGV[5])
+  redis.call('ZADD', KEYS[2], now + delay, id)
+  wake_if_first(id)
+  return 'scheduled'
+end
+bury(id, ARGV[5])
+return 'dead'

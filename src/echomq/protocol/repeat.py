@@ -1,0 +1,159 @@
+"""Recurrence (protocol §9): a registration that mints a fresh job for every occurrence.
+
+Register, due and advance use the host's wall clock; *fire* holds every score against the server's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from echomq.protocol.call import Call, Reply
+from echomq.protocol.checks import check_job, integer, milliseconds, name_of, payload_of
+from echomq.protocol.keys import keys
+from echomq.protocol.replies import as_bytes, as_int, as_list, as_text, unexpected
+from echomq.protocol.scripts import script
+
+__all__ = [
+    "Due",
+    "Fired",
+    "Firing",
+    "Registration",
+    "advance",
+    "cancel",
+    "count",
+    "due",
+    "fire",
+    "register",
+    "upsert",
+]
+
+_REGISTER = script("register")
+_UPSERT = script("upsert")
+_CANCEL = script("cancel")
+_DUE = script("due")
+_ADVANCE = script("advance")
+_FIRE = script("fire")
+
+
+class Registration(Enum):
+    """What an upsert did to the recurrence of that name."""
+
+    REGISTERED = "registered"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+
+
+class Firing(Enum):
+    """What *fire* did."""
+
+    FIRED = "fired"
+    LOST = "lost"
+    EARLY = "early"
+    DUPLICATE = "duplicate"
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A recurrence whose next run has come. `score` goes back to *fire* as it is."""
+
+    name: str
+    score: str
+    every_ms: int
+    template: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """The verdict of a *fire*, and the score that the recurrence has now (None when it has none)."""
+
+    verdict: Firing
+    next_ms: int | None
+
+
+def _true(reply: Reply) -> bool:
+    return as_int(reply) == 1
+
+
+def _record(queue: str, name: str) -> tuple[str, str]:
+    k = keys(queue)
+    return k.repeat, k.repeat_record(name_of("recurrence name", name))
+
+
+def register(queue: str, name: str, *, every_ms: int, template: bytes | str, first_run_ms: int) -> Call[bool]:
+    """A recurrence under a new name, first due at `first_run_ms` (Unix ms); False when the name lives."""
+    args = (
+        name,
+        integer("every_ms", every_ms, least=1),
+        payload_of(template),
+        milliseconds("first_run_ms", first_run_ms),
+    )
+    return Call("register", _record(queue, name), args, _true, _REGISTER, subject=name)
+
+
+def _registration(reply: Reply) -> Registration:
+    return Registration(as_text(reply))
+
+
+def upsert(
+    queue: str, name: str, *, every_ms: int, template: bytes | str, first_run_ms: int
+) -> Call[Registration]:
+    """The recurrence of that name as given; its next run stays unless the period changes."""
+    args = (
+        name,
+        integer("every_ms", every_ms, least=1),
+        payload_of(template),
+        milliseconds("first_run_ms", first_run_ms),
+    )
+    return Call("upsert", _record(queue, name), args, _registration, _UPSERT, subject=name)
+
+
+def cancel(queue: str, name: str) -> Call[bool]:
+    """Ends a recurrence; False when there was none. Occurrences that were admitted stay."""
+    return Call("cancel", _record(queue, name), (name,), _true, _CANCEL, subject=name)
+
+
+def _dues(reply: Reply) -> tuple[Due, ...]:
+    items = as_list(reply)
+    if len(items) % 4:
+        raise unexpected(reply, "recurrences")
+    return tuple(
+        Due(as_bytes(items[i]).decode(), as_text(items[i + 1]), as_int(items[i + 2]), as_bytes(items[i + 3]))
+        for i in range(0, len(items), 4)
+    )
+
+
+def due(queue: str, *, now_ms: int, limit: int = 100) -> Call[tuple[Due, ...]]:
+    """The recurrences that are due at `now_ms`, oldest first, with their records."""
+    args = (milliseconds("now_ms", now_ms), integer("limit", limit, least=1, most=100_000))
+    return Call("due", (keys(queue).repeat,), args, _dues, _DUE, subject=queue)
+
+
+def advance(queue: str, name: str, *, next_run_ms: int) -> Call[bool]:
+    """Sets the next run, as the original's pump does after its enqueue; False when the record is gone."""
+    args = (name, milliseconds("next_run_ms", next_run_ms))
+    return Call("advance", _record(queue, name), args, _true, _ADVANCE, subject=name)
+
+
+def _fired(reply: Reply) -> Fired:
+    verdict, score = as_list(reply)
+    at = as_int(score)
+    return Fired(Firing(as_text(verdict)), at if at >= 0 else None)
+
+
+def fire(queue: str, name: str, *, score: str, job_id: str) -> Call[Fired]:
+    """Admits the occurrence whose slot is `score` under a fresh id and moves the recurrence on, or does neither."""
+    k = keys(queue)
+    return Call(
+        "fire",
+        (*_record(queue, name), k.job(check_job(job_id)), k.pending),
+        (name, score, job_id),
+        _fired,
+        _FIRE,
+        subject=f"{name} as {job_id}",
+    )
+
+
+def count(queue: str) -> Call[int]:
+    """How many recurrences there are."""
+    return Call("count", (keys(queue).repeat,), (), as_int, command="ZCARD", subject=queue)
