@@ -1,0 +1,1 @@
+"""Servers, raw sockets and checks that the tests share."""
