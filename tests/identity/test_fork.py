@@ -11,8 +11,6 @@ import sys
 import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no fork")
-    not hasattr(sys, "getswitchinterval") or sys.platform == "win32", reason="no fork"
-)
 
 PRELUDE = """
 import os, sys, threading, warnings

@@ -79,8 +79,6 @@ def test_beyond_4096_in_a_millisecond_it_borrows_from_the_next() -> None:
     minter = Minter(node=1, clock_ms=lambda: NOW_MS)
     minted = [parts(minter.mint()) for _ in range(2 * 4096 + 1)]
     assert minted == [Snowflake(NOW_MS + k // 4096, 1, k % 4096) for k in range(2 * 4096 + 1)]
-        Snowflake(NOW_MS + k // 4096, 1, k % 4096) for k in range(2 * 4096 + 1)
-    ]
 
 
 def test_many_at_once_are_what_one_after_another_would_be() -> None:

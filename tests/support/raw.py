@@ -38,8 +38,6 @@ class RawClient:
         texts = [w if isinstance(w, bytes) else str(w).encode() for w in words]
         head = b"*%d\r\n" % len(texts)
         self._socket.sendall(head + b"".join(b"$%d\r\n%b\r\n" % (len(t), t) for t in texts))
-            b"*%d\r\n" % len(texts) + b"".join(b"$%d\r\n%b\r\n" % (len(t), t) for t in texts)
-        )
 
     def receive(self) -> Any:
         """The next reply; an error is returned, not raised."""
