@@ -101,8 +101,8 @@ def breaches(server: Server) -> list[str]:
             client.execute("SELECT", number)
             out += strays(client)
         client.execute("SELECT", 0)
-        for queue in queues_on(server):
-            out += [f"queue {queue}: {breach}" for breach in check_queue_invariants(client, queue)]
+        for queue in queues_on(client.execute):
+            out += [f"queue {queue}: {breach}" for breach in check_queue_invariants(client.execute, queue)]
     return out
 
 
