@@ -36,11 +36,12 @@ class Call(Generic[T_co]):
     command: str = ""
     subject: str = ""
     token: str = ""
+    home: str = ""
 
     @property
     def slot(self) -> int:
-        """The cluster slot of its keys (all of a queue's keys share one)."""
-        return slot_of(self.keys[0])
+        """The cluster slot of its keys (all of a queue's keys share one), or of `home` for a call without any."""
+        return slot_of(self.keys[0] if self.keys else self.home)
 
     def words(self) -> tuple[Arg, ...]:
         """The command as sent on wire 4: `EVALSHA sha numkeys keys args`, or the plain command."""

@@ -15,6 +15,8 @@ __all__ = [
     "MAX_MS",
     "MAX_PAYLOAD",
     "check_job",
+    "encoded",
+    "error_of",
     "integer",
     "milliseconds",
     "moment",
@@ -47,10 +49,25 @@ def moment(at_ms: int | None, delay_ms: int | None) -> tuple[str, int]:
     raise InvalidInputError("give exactly one of at_ms (Unix ms) and delay_ms (from the server's now)")
 
 
+def encoded(name: str, value: str) -> bytes:
+    """Text as UTF-8; half a surrogate pair has no place in it."""
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"{name} is no text that UTF-8 can hold: {error}") from error
+
+
+def error_of(value: str) -> bytes:
+    """An error's text as it is kept: whatever it holds, it can be stored."""
+    if not isinstance(value, str):
+        raise InvalidInputError(f"error must be str, not {type(value).__name__}: {value!r}")
+    return value.encode("utf-8", "backslashreplace")
+
+
 def payload_of(value: bytes | str) -> bytes:
     """A payload as bytes, no longer than a server takes."""
     if isinstance(value, str):
-        value = value.encode()
+        value = encoded("payload", value)
     elif not isinstance(value, bytes):
         raise InvalidInputError(f"payload must be bytes or str, not {type(value).__name__}")
     if len(value) > MAX_PAYLOAD:
@@ -59,13 +76,9 @@ def payload_of(value: bytes | str) -> bytes:
 
 
 def token_of(value: int | str) -> str:
-    """A fencing token as the scripts compare it: canonical decimal."""
+    """A fencing token as the scripts compare it: canonical decimal, 1 or more, for no claim gives 0."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if (
-        not isinstance(text, str)
-        or not (text.isascii() and text.isdigit())
-        or (text[0] == "0" and text != "0")
-    ):
+    if not isinstance(text, str) or not (text.isascii() and text.isdigit()) or text[0] == "0":
         raise InvalidInputError(f"token must be the attempts count that a claim returned, not {value!r}")
     return text
 

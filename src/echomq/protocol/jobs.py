@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from echomq.protocol.call import Arg, Call, Reply
-from echomq.protocol.checks import check_job, integer, milliseconds, moment, payload_of, token_of
+from echomq.protocol.checks import check_job, error_of, integer, milliseconds, moment, payload_of, token_of
 from echomq.protocol.errors import InvalidInputError, ServerError, from_reply
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import (
@@ -79,7 +79,8 @@ _EXTEND = script("extend")
 _EXTEND_MANY = script("extend_many")
 
 
-def _admitted(reply: Reply) -> Admission:
+def admitted(reply: Reply) -> Admission:
+    """Decodes an admission's 1 or 0."""
     return Admission.ADMITTED if as_int(reply) == 1 else Admission.DUPLICATE
 
 
@@ -94,14 +95,14 @@ def enqueue(queue: str, job_id: str, payload: bytes | str) -> Call[Admission]:
         "enqueue",
         (k.job(check_job(job_id)), k.pending),
         (job_id, payload_of(payload)),
-        _admitted,
+        admitted,
         _ENQUEUE,
         subject=job_id,
     )
 
 
 def _admissions(reply: Reply) -> tuple[Admission, ...]:
-    return tuple(_admitted(item) for item in as_list(reply))
+    return tuple(admitted(item) for item in as_list(reply))
 
 
 def enqueue_many(queue: str, jobs: Iterable[tuple[str, bytes | str]]) -> Call[tuple[Admission, ...]]:
@@ -111,9 +112,7 @@ def enqueue_many(queue: str, jobs: Iterable[tuple[str, bytes | str]]) -> Call[tu
         args += (check_job(job_id), payload_of(payload))
     if not args:
         raise InvalidInputError("enqueue_many needs at least one job")
-    return Call(
-        "enqueue_many", (keys(queue).pending,), tuple(args), _admissions, _ENQUEUE_MANY, subject=queue
-    )
+    return Call("enqueue_many", (keys(queue).pending,), tuple(args), _admissions, _ENQUEUE_MANY, subject=queue)
 
 
 def _schedule(queue: str, job_id: str, payload: bytes | str, mode: str, value: int) -> Call[Admission]:
@@ -142,9 +141,7 @@ def _moved(reply: Reply) -> Rescheduling:
     return Rescheduling.MOVED if as_int(reply) == 1 else Rescheduling.GONE
 
 
-def reschedule(
-    queue: str, job_id: str, *, at_ms: int | None = None, delay_ms: int | None = None
-) -> Call[Rescheduling]:
+def reschedule(queue: str, job_id: str, *, at_ms: int | None = None, delay_ms: int | None = None) -> Call[Rescheduling]:
     """Moves a scheduled job in time; `StateError` when it is not on the schedule."""
     k = keys(queue)
     return Call(
@@ -157,7 +154,8 @@ def reschedule(
     )
 
 
-def _claims(reply: Reply) -> Claims:
+def claims_of(reply: Reply) -> Claims:
+    """Decodes the reply of every claim."""
     items = as_list(reply)
     if len(items) < 3 or (len(items) - 3) % 6:
         raise unexpected(reply, "a claim")
@@ -181,8 +179,9 @@ def _claims(reply: Reply) -> Claims:
     )
 
 
-def _first_claim(reply: Reply) -> Claimed | None:
-    jobs = _claims(reply).jobs
+def first_claim(reply: Reply) -> Claimed | None:
+    """Decodes a claim of one job."""
+    jobs = claims_of(reply).jobs
     return jobs[0] if jobs else None
 
 
@@ -190,18 +189,18 @@ def claim(queue: str, *, lease_ms: int = LEASE_MS) -> Call[Claimed | None]:
     """Takes the next job in hand, flat or from a lane, for `lease_ms`; None when none can be served."""
     k = keys(queue)
     args = (integer("lease_ms", lease_ms, least=1), 1)
-    return Call("claim", (k.pending, k.active), args, _first_claim, _CLAIM, subject=queue)
+    return Call("claim", (k.pending, k.active), args, first_claim, _CLAIM, subject=queue)
 
 
 def claim_many(queue: str, n: int, *, lease_ms: int = LEASE_MS) -> Call[Claims]:
     """Takes up to `n` jobs in hand under one deadline, as `n` single claims in sequence would (protocol §12.3)."""
     k = keys(queue)
     args = (integer("lease_ms", lease_ms, least=1), integer("n", n, least=1, most=100_000))
-    return Call("claim", (k.pending, k.active), args, _claims, _CLAIM, subject=queue)
+    return Call("claim", (k.pending, k.active), args, claims_of, _CLAIM, subject=queue)
 
 
 def _completed(reply: Reply) -> Completion:
-    return Completion.RETIRED if as_int(reply) == 1 else Completion.GONE
+    return (Completion.GONE, Completion.RETIRED, Completion.SIGNALLED)[as_int(reply)]
 
 
 def complete(queue: str, job_id: str, token: Token) -> Call[Completion]:
@@ -219,18 +218,16 @@ def complete(queue: str, job_id: str, token: Token) -> Call[Completion]:
     )
 
 
-def complete_many(
-    queue: str, jobs: Sequence[tuple[str, Token]]
-) -> Call[tuple[Completion | ServerError, ...]]:
+def complete_many(queue: str, jobs: Sequence[tuple[str, Token]]) -> Call[tuple[Completion | ServerError, ...]]:
     """Retires jobs in one call. Each has its own answer, in order; a refusal is that job's answer, not raised."""
-    if not jobs:
-        raise InvalidInputError("complete_many needs at least one job")
     args: list[Arg] = []
     held: list[tuple[str, str]] = []
     for job_id, token in jobs:
         text = token_of(token)
         held.append((check_job(job_id), text))
         args += (job_id, text, b"", 0)
+    if not args:
+        raise InvalidInputError("complete_many needs at least one job")
 
     def decode(reply: Reply) -> tuple[Completion | ServerError, ...]:
         items = as_list(reply)
@@ -250,9 +247,7 @@ def _retried(reply: Reply) -> Retried:
     return Retried(as_text(reply))
 
 
-def retry(
-    queue: str, job_id: str, token: Token, *, delay_ms: int, max_attempts: int, error: str
-) -> Call[Retried]:
+def retry(queue: str, job_id: str, token: Token, *, delay_ms: int, max_attempts: int, error: str) -> Call[Retried]:
     """Settles a failure: `error` is kept, and the job runs again after `delay_ms`, or is buried.
 
     It is buried when its attempts count has reached `max_attempts`: give the token itself to bury it now, the token
@@ -268,7 +263,7 @@ def retry(
             text,
             milliseconds("delay_ms", delay_ms),
             integer("max_attempts", max_attempts, least=0),
-            error.encode("utf-8", "backslashreplace"),
+            error_of(error),
             k.base,
         ),
         _retried,
@@ -362,16 +357,14 @@ def extend(queue: str, job_id: str, token: Token, *, lease_ms: int = LEASE_MS) -
     )
 
 
-def extend_many(
-    queue: str, jobs: Sequence[tuple[str, Token]], *, lease_ms: int = LEASE_MS
-) -> Call[tuple[str, ...]]:
+def extend_many(queue: str, jobs: Sequence[tuple[str, Token]], *, lease_ms: int = LEASE_MS) -> Call[tuple[str, ...]]:
     """Moves the deadlines of jobs in hand; gives the ids that were NOT extended: stale, not active or gone."""
-    if not jobs:
-        raise InvalidInputError("extend_many needs at least one job")
     k = keys(queue)
     args: list[Arg] = [k.base, integer("lease_ms", lease_ms, least=1)]
     for job_id, token in jobs:
         args += (check_job(job_id), token_of(token))
+    if len(args) == 2:
+        raise InvalidInputError("extend_many needs at least one job")
     return Call("extend_many", (k.active,), tuple(args), as_texts, _EXTEND_MANY, subject=queue)
 
 

@@ -19,8 +19,7 @@ def check_queue(name: str) -> str:
     for char in name:
         if char in "{}" or char.isspace() or not char.isprintable():
             raise QueueNameError(
-                f"queue name {name!r} holds {char!r}: "
-                "printable characters only, without braces, NUL or whitespace"
+                f"queue name {name!r} holds {char!r}: printable characters only, without braces, NUL or whitespace"
             )
     return name
 
@@ -36,17 +35,24 @@ class Keys:
         "events",
         "gactive",
         "glimit",
+        "gweight",
         "job_prefix",
+        "lanes",
+        "limiter",
         "meta",
         "metrics_completed",
         "metrics_failed",
+        "outbox",
         "paused",
         "pending",
         "queue",
+        "rejected",
         "repeat",
         "ring",
         "schedule",
         "wake",
+        "workers",
+        "workers_info",
     )
 
     def __init__(self, queue: str) -> None:
@@ -61,6 +67,8 @@ class Keys:
         self.paused = base + "paused"
         self.glimit = base + "glimit"
         self.gactive = base + "gactive"
+        self.gweight = base + "gweight"
+        self.lanes = base + "lanes"
         self.wake = base + "wake"
         self.meta = base + "meta"
         self.metrics_completed = base + "metrics:completed"
@@ -68,6 +76,11 @@ class Keys:
         self.repeat = base + "repeat"
         self.cron = base + "cron"
         self.events = base + "events"
+        self.limiter = base + "limiter"
+        self.outbox = base + "flow:outbox"
+        self.rejected = base + "flow:rejected"
+        self.workers = base + "workers"
+        self.workers_info = base + "workers:info"
 
     def job(self, job_id: str) -> str:
         """The row of a job."""
@@ -82,7 +95,10 @@ class Keys:
         return f"{self.repeat}:{name}"
 
 
-@lru_cache(maxsize=1024)
+_keys = lru_cache(maxsize=1024)(Keys)
+
+
 def keys(queue: str) -> Keys:
     """The keys of `queue`, checked once."""
-    return Keys(queue)
+    # The cache would meet what cannot be hashed before the check does.
+    return _keys(queue) if isinstance(queue, str) else Keys(queue)

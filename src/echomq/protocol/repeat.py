@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from echomq.protocol.call import Call, Reply
+from echomq.protocol.call import Arg, Call, Reply
 from echomq.protocol.checks import check_job, integer, milliseconds, name_of, payload_of
+from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import as_bytes, as_int, as_list, as_text, unexpected
 from echomq.protocol.scripts import script
@@ -45,17 +46,25 @@ class Registration(Enum):
 
 
 class Firing(Enum):
-    """What *fire* did."""
+    """What *fire* did.
+
+    LOST: another pump was first, or the name is gone. EARLY: not yet by the server's clock. DUPLICATE: the id was taken,
+    so mint another. UNREADABLE: the record is none of ours to read; the recurrence was dropped, its record kept.
+    """
 
     FIRED = "fired"
     LOST = "lost"
     EARLY = "early"
     DUPLICATE = "duplicate"
+    UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A recurrence whose next run has come. `score` goes back to *fire* as it is."""
+    """A recurrence whose next run has come. `score` goes back to *fire* as it is.
+
+    `every_ms` is 0 for a record that cannot be read; *fire* drops it and says so.
+    """
 
     name: str
     score: str
@@ -76,18 +85,25 @@ def _true(reply: Reply) -> bool:
 
 
 def _record(queue: str, name: str) -> tuple[str, str]:
+    """The keys of a recurrence. Only a new name has to be printable: any other client's can be fired and cancelled."""
     k = keys(queue)
-    return k.repeat, k.repeat_record(name_of("recurrence name", name))
+    if not isinstance(name, str) or not name:
+        raise InvalidInputError(f"recurrence name must be text, at least one character, not {name!r}")
+    return k.repeat, k.repeat_record(name)
 
 
-def register(queue: str, name: str, *, every_ms: int, template: bytes | str, first_run_ms: int) -> Call[bool]:
-    """A recurrence under a new name, first due at `first_run_ms` (Unix ms); False when the name lives."""
-    args = (
-        name,
+def _registration_args(name: str, every_ms: int, template: bytes | str, first_run_ms: int) -> tuple[Arg, ...]:
+    return (
+        name_of("recurrence name", name),
         integer("every_ms", every_ms, least=1),
         payload_of(template),
         milliseconds("first_run_ms", first_run_ms),
     )
+
+
+def register(queue: str, name: str, *, every_ms: int, template: bytes | str, first_run_ms: int) -> Call[bool]:
+    """A recurrence under a new name, first due at `first_run_ms` (Unix ms); False when the name lives."""
+    args = _registration_args(name, every_ms, template, first_run_ms)
     return Call("register", _record(queue, name), args, _true, _REGISTER, subject=name)
 
 
@@ -95,16 +111,9 @@ def _registration(reply: Reply) -> Registration:
     return Registration(as_text(reply))
 
 
-def upsert(
-    queue: str, name: str, *, every_ms: int, template: bytes | str, first_run_ms: int
-) -> Call[Registration]:
+def upsert(queue: str, name: str, *, every_ms: int, template: bytes | str, first_run_ms: int) -> Call[Registration]:
     """The recurrence of that name as given; its next run stays unless the period changes."""
-    args = (
-        name,
-        integer("every_ms", every_ms, least=1),
-        payload_of(template),
-        milliseconds("first_run_ms", first_run_ms),
-    )
+    args = _registration_args(name, every_ms, template, first_run_ms)
     return Call("upsert", _record(queue, name), args, _registration, _UPSERT, subject=name)
 
 
@@ -117,10 +126,14 @@ def _dues(reply: Reply) -> tuple[Due, ...]:
     items = as_list(reply)
     if len(items) % 4:
         raise unexpected(reply, "recurrences")
-    return tuple(
-        Due(as_bytes(items[i]).decode(), as_text(items[i + 1]), as_int(items[i + 2]), as_bytes(items[i + 3]))
-        for i in range(0, len(items), 4)
-    )
+    found: list[Due] = []
+    for i in range(0, len(items), 4):
+        try:
+            name = as_bytes(items[i]).decode()
+        except UnicodeDecodeError:
+            continue  # another client's: ours cannot say it, and it must not hide the others
+        found.append(Due(name, as_text(items[i + 1]), as_int(items[i + 2]), as_bytes(items[i + 3])))
+    return tuple(found)
 
 
 def due(queue: str, *, now_ms: int, limit: int = 100) -> Call[tuple[Due, ...]]:
@@ -142,8 +155,10 @@ def _fired(reply: Reply) -> Fired:
 
 
 def fire(queue: str, name: str, *, score: str, job_id: str) -> Call[Fired]:
-    """Admits the occurrence whose slot is `score` under a fresh id and moves the recurrence on, or does neither."""
+    """Admits the occurrence of the slot `score` under a fresh id and moves the recurrence on, or does neither."""
     k = keys(queue)
+    if not isinstance(score, str) or not score:
+        raise InvalidInputError(f"score must be the text that due gave, not {score!r}")
     return Call(
         "fire",
         (*_record(queue, name), k.job(check_job(job_id)), k.pending),

@@ -21,9 +21,13 @@ class Admission(Enum):
 
 
 class Completion(Enum):
-    """Whether a completion retired the row, or found it gone."""
+    """Whether a completion retired the row, or found it gone.
+
+    SIGNALLED is RETIRED with a signal to a parent in another queue, which the pump now has to deliver.
+    """
 
     RETIRED = "retired"
+    SIGNALLED = "signalled"
     GONE = "gone"
 
 

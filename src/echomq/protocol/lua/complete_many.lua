@@ -2,8 +2,16 @@
 -- complete many: retires jobs in one call, each as `complete` would (protocol §5, §12.3).
 -- KEYS[1] -> active
 -- ARGV -> id, token, result, ttl ms (0 keeps none), id, token ...
--- returns 1, 0 or the text of a refusal a job, in order
+-- returns a job, in order: 1 retired, 2 retired with a signal left in the outbox, 0 gone, or the text of a refusal;
+--   ERR arity, ERR ttl, before the first write
+-- @include shape
+-- @include natural
 -- @include retire
+local wrong = misshapen_list('complete_many', 0, 4)
+if wrong then return wrong end
+for i = 4, #ARGV, 4 do
+  if not natural(ARGV[i]) then return redis.error_reply('ERR complete ttl must be a non-negative integer') end
+end
 local answers = {}
 for first = 1, #ARGV, 4000 do
   local ids, tokens, results, ttls = {}, {}, {}, {}

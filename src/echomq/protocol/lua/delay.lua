@@ -3,11 +3,14 @@
 -- Twin: EMQ.DELAY, which leaves a grouped row to this script.
 -- KEYS[1] -> row   KEYS[2] -> active   KEYS[3] -> schedule
 -- ARGV[1] -> id    ARGV[2] -> token    ARGV[3] -> in | at   ARGV[4] -> ms
--- returns 1; EMQSTALE job gone; EMQSTALE delay token mismatch; EMQSTATE delay not active; ERR mode, ERR due, EMQKIND
+-- returns 1; EMQSTALE job gone; EMQSTALE delay token mismatch; EMQSTATE delay not active; ERR arity, ERR mode, ERR due, EMQKIND
+-- @include shape
 -- @include due
 -- @include kind
 -- @include place
 -- @include ceiling
+local wrong = misshapen('EMQ.DELAY', 3, 4)
+if wrong then return wrong end
 local due, refused = due_at('EMQ.DELAY', ARGV[3], ARGV[4])
 if not due then return refused end
 local id = ARGV[1]
@@ -19,12 +22,8 @@ if not row then
   return redis.error_reply('EMQSTALE job gone')
 end
 if row[1] ~= ARGV[2] then return redis.error_reply('EMQSTALE delay token mismatch') end
-local group = row[2]
 if not redis.call('ZSCORE', KEYS[2], id) then return redis.error_reply('EMQSTATE delay not active') end
-local ring = redis.call('LLEN', base .. 'ring')
-leave(id, group, 'active')
-wake(redis.call('LLEN', base .. 'ring') - ring)
-wake_below_ceiling(1)
+wake_freed(1, leave(id, row[2], 'active'))
 redis.call('HSET', KEYS[1], 'state', 'scheduled')
 redis.call('ZADD', KEYS[3], due, id)
 wake_if_first(id)

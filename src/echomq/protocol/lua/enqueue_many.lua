@@ -2,10 +2,13 @@
 -- enqueue many: admits flat jobs in one call, each as `enqueue` would (protocol §5, §12.3).
 -- KEYS[1] -> pending
 -- ARGV -> id, payload, id, payload ...
--- returns 1 or 0 a job, in order; EMQKIND for any of them refuses all, before the first write
+-- returns 1 or 0 a job, in order; EMQKIND for any of them refuses all, before the first write; ERR arity
+-- @include shape
 -- @include kind
 -- @include admit
 -- @include wake
+local wrong = misshapen_list('enqueue_many', 0, 2)
+if wrong then return wrong end
 for i = 1, #ARGV, 2 do
   local refused = not_a_job(ARGV[i])
   if refused then return refused end

@@ -2,10 +2,14 @@
 -- extend many: a new deadline for each job that is still in hand under its token (protocol §5).
 -- KEYS[1] -> active
 -- ARGV[1] -> base   ARGV[2] -> lease ms   then id, token a job
--- returns the ids that were not extended: stale, not active or gone
--- @include now
+-- returns the ids that were not extended: stale, not active or gone; ERR lease, ERR arity
+-- @include lease
+-- @include shape
 -- @include rows
-local deadline = now + tonumber(ARGV[2])
+local wrong = misshapen_list('extend_many', 2, 2)
+if wrong then return wrong end
+local deadline, refused = lease_until('extend', ARGV[2])
+if not deadline then return refused end
 local lost = {}
 for i = 3, #ARGV, 2 do
   local id = ARGV[i]

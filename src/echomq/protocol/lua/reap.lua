@@ -5,17 +5,17 @@
 -- returns how many
 -- @include now
 -- @include place
--- @include wake
-local reaped = 0
+-- @include ceiling
+local reaped, claimable = 0, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 100)) do
   local row = fields(id, 'state', 'group')
   if row then
-    leave(id, row[2], 'active')
-    to_place(id, row[2])
+    claimable = claimable + leave(id, row[2], 'active')
+    claimable = claimable + to_place(id, row[2])
     reaped = reaped + 1
   else
     redis.call('ZREM', KEYS[1], id)
   end
 end
-wake(reaped)
+wake_freed(reaped, claimable)
 return reaped

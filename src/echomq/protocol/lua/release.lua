@@ -13,7 +13,6 @@ if not row then
 end
 if row[1] ~= ARGV[2] then return redis.error_reply('EMQSTALE release token mismatch') end
 if not redis.call('ZSCORE', KEYS[2], id) then return redis.error_reply('EMQSTATE release not active') end
-leave(id, row[2], 'active')
-to_place(id, row[2])
-wake(1)
+local opened = leave(id, row[2], 'active')
+wake_freed(1, opened + to_place(id, row[2]))
 return 1

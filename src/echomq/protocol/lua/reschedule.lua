@@ -2,10 +2,13 @@
 -- reschedule: moves a scheduled job in time (protocol §5). Twin: EMQ.RESCHEDULE.
 -- KEYS[1] -> row   KEYS[2] -> schedule
 -- ARGV[1] -> id    ARGV[2] -> in | at   ARGV[3] -> ms
--- returns 1; -1 no row; EMQSTATE reschedule not scheduled; ERR mode, ERR due, EMQKIND
+-- returns 1; -1 no row; EMQSTATE reschedule not scheduled; ERR arity, ERR mode, ERR due, EMQKIND
+-- @include shape
 -- @include due
 -- @include kind
 -- @include wake
+local wrong = misshapen('EMQ.RESCHEDULE', 2, 3)
+if wrong then return wrong end
 local due, refused = due_at('EMQ.RESCHEDULE', ARGV[2], ARGV[3])
 if not due then return refused end
 refused = not_a_job(ARGV[1])

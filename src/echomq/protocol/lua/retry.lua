@@ -3,11 +3,14 @@
 -- KEYS[1] -> active   KEYS[2] -> schedule   KEYS[3] -> dead   KEYS[4] -> row
 -- ARGV[1] -> id   ARGV[2] -> token   ARGV[3] -> delay ms   ARGV[4] -> max   ARGV[5] -> error   ARGV[6] -> base
 -- returns scheduled (attempts < max) or dead; EMQSTALE job gone; EMQSTALE retry token mismatch;
---   EMQSTATE retry not active; ERR for a delay or max that is no integer
+--   EMQSTATE retry not active; ERR arity, ERR for a delay or max that is no integer
+-- @include shape
 -- @include place
 -- @include bury
 -- @include natural
 -- @include ceiling
+local wrong = misshapen('retry', 4, 6)
+if wrong then return wrong end
 local delay, max = natural(ARGV[3]), natural(ARGV[4])
 if not delay or now + delay > LAST then
   return redis.error_reply('ERR retry delay must be a non-negative integer')
@@ -23,10 +26,8 @@ if row[1] ~= ARGV[2] then return redis.error_reply('EMQSTALE retry token mismatc
 local group = row[2]
 local place = place_of(id, group)
 if not place then return redis.error_reply('EMQSTATE retry not active') end
-local ring = redis.call('LLEN', base .. 'ring')
-leave(id, group, place)
-wake(redis.call('LLEN', base .. 'ring') - ring)
-if place == 'active' then wake_below_ceiling(1) end
+local opened = leave(id, group, place)
+if place == 'active' then wake_freed(1, opened) end
 local failures = string.format('%.0f', (tonumber(row[3] or nil) or 0) + 1)
 redis.call('HSET', KEYS[4], 'failures', failures)
 if (tonumber(row[1]) or 0) < max then

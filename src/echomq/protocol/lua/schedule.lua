@@ -2,11 +2,14 @@
 -- schedule: admits one job to run later, fenced by its id (protocol §5). Twin: EMQ.SCHEDULE.
 -- KEYS[1] -> row   KEYS[2] -> schedule
 -- ARGV[1] -> id    ARGV[2] -> payload   ARGV[3] -> in | at   ARGV[4] -> ms
--- returns 1; 0 when the id has a row or a kept result; ERR mode, ERR due, EMQKIND
+-- returns 1; 0 when the id has a row or a kept result; ERR arity, ERR mode, ERR due, EMQKIND
+-- @include shape
 -- @include due
 -- @include kind
 -- @include admit
 -- @include wake
+local wrong = misshapen('EMQ.SCHEDULE', 2, 4)
+if wrong then return wrong end
 local due, refused = due_at('EMQ.SCHEDULE', ARGV[3], ARGV[4])
 if not due then return refused end
 refused = not_a_job(ARGV[1])

@@ -3,34 +3,32 @@
 -- it can be claimed (protocol §5).
 -- KEYS[1] -> active   KEYS[2] -> pending   KEYS[3] -> dead
 -- ARGV[1] -> base     ARGV[2] -> max_stalled   ARGV[3] -> limit
--- returns {recovered ids, dead ids}
+-- returns {recovered ids, dead ids}; ERR for a max or limit that is no positive integer
 -- @include now
 -- @include place
 -- @include bury
+-- @include natural
 -- @include ceiling
-local max = tonumber(ARGV[2])
-local recovered, dead = {}, {}
-local ring = redis.call('LLEN', base .. 'ring')
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[3])) do
+local max, limit = natural(ARGV[2]), natural(ARGV[3])
+if not max or max < 1 then return redis.error_reply('ERR sweep max_stalled must be a positive integer') end
+if not limit or limit < 1 then return redis.error_reply('ERR sweep limit must be a positive integer') end
+local recovered, dead, claimable = {}, {}, 0
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, limit)) do
   local row = fields(id, 'stalled', 'group')
   if row then
     local lapses = (tonumber(row[1] or nil) or 0) + 1
     redis.call('HSET', row_of(id), 'stalled', string.format('%.0f', lapses))
-    leave(id, row[2], 'active')
+    claimable = claimable + leave(id, row[2], 'active')
     if lapses >= max then
       bury(id, 'stalled')
       dead[#dead + 1] = id
     else
-      to_place(id, row[2])
+      claimable = claimable + to_place(id, row[2])
       recovered[#recovered + 1] = id
     end
   else
     redis.call('ZREM', KEYS[1], id)
   end
 end
-wake(#recovered)
-if #dead > 0 then
-  wake(redis.call('LLEN', base .. 'ring') - ring)
-  wake_below_ceiling(#dead)
-end
+wake_freed(#recovered + #dead, claimable)
 return { recovered, dead }

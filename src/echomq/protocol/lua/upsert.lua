@@ -3,8 +3,11 @@
 -- period changed or the name had lost its place.
 -- KEYS[1] -> repeat   KEYS[2] -> record
 -- ARGV[1] -> name     ARGV[2] -> every ms   ARGV[3] -> template   ARGV[4] -> first run ms
--- returns registered, updated or unchanged
+-- returns registered, updated or unchanged; ERR every, ERR first run
+-- @include recurrence
 -- @include wake
+local refused = unregistrable('upsert', ARGV[2], ARGV[4])
+if refused then return refused end
 local old = redis.call('HMGET', KEYS[2], 'every_ms', 'template')
 local placed = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if placed and old[1] == ARGV[2] and old[2] == ARGV[3] then return 'unchanged' end

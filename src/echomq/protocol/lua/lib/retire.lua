@@ -1,16 +1,28 @@
--- retire(ids, tokens, results, ttls): completes each job: row, logs and lock gone, completed + 1, a result kept
--- when its ttl is above 0. Gives one answer a job, in order: 1 retired, 0 gone, or the text of a refusal.
--- A lapsed job that waits to be claimed again is retired from there (protocol §5). Vectors are at most 1,000 long.
+-- retire(ids, tokens, results, ttls): completes each job: row, logs and lock gone, completed + 1, its deduplication key
+-- freed, its parent told; a result is kept when its ttl is above 0. Gives one answer a job, in order: 1 retired,
+-- 2 retired with a signal left in the outbox, 0 gone, or the text of a refusal. A lapsed job that waits to be claimed
+-- again is retired from there (protocol §5, §8). Vectors are at most 1,000 members long.
 -- @include place
+-- @include flow
 -- @include ceiling
+local GUARD_MS = 86400000
+-- guard(rows): a finished parent's subkeys stay one day, against redelivery.
+local function guard(rows)
+  local counts = {}
+  for i = 1, #rows do counts[i] = rows[i] .. ':dependencies' end
+  if redis.call('EXISTS', unpack(counts)) == 0 then return end
+  for i = 1, #rows do
+    for _, subkey in ipairs({ ':dependencies', ':processed', ':failed', ':unsuccessful' }) do
+      redis.call('PEXPIRE', rows[i] .. subkey, GUARD_MS)
+    end
+  end
+end
 local function retire(ids, tokens, results, ttls)
   local leases = redis.call('ZMSCORE', base .. 'active', unpack(ids))
-  local answers, out, doomed, taken = {}, {}, {}, {}
-  local groups = {}
+  local answers, out, rows, doomed, taken, moved, signals = {}, {}, {}, {}, {}, {}, {}
   for i = 1, #ids do
     local id = ids[i]
-    local row = row_of(id)
-    local known = not taken[id] and fields(id, 'attempts', 'group')
+    local known = not taken[id] and fields(id, 'attempts', 'group', 'parent', 'parent_queue', 'dedup')
     if not known then
       if leases[i] and not taken[id] then out[#out + 1] = id end
       answers[i] = 0
@@ -22,29 +34,34 @@ local function retire(ids, tokens, results, ttls)
       if not place then
         answers[i] = 'EMQSTATE complete not active'
       else
-        answers[i] = 1
+        local row = row_of(id)
+        answers[i] = known[4] and 2 or 1
         taken[id] = true
         if place == 'active' and not group then
           out[#out + 1] = id
         else
-          groups[#groups + 1] = { id, group, place }
+          moved[#moved + 1] = { id, group, place }
         end
+        rows[#rows + 1] = row
         doomed[#doomed + 1] = row
         doomed[#doomed + 1] = row .. ':logs'
         doomed[#doomed + 1] = row .. ':lock'
+        if known[3] then signals[#signals + 1] = { id, known[3], known[4], results[i] } end
+        if known[5] and redis.call('GET', base .. 'de:' .. known[5]) == id then
+          redis.call('DEL', base .. 'de:' .. known[5])
+        end
         if ttls[i] > 0 then redis.call('SET', row .. ':result', results[i], 'PX', ttls[i]) end
       end
     end
   end
   if #out > 0 then redis.call('ZREM', base .. 'active', unpack(out)) end
-  local ring = #groups > 0 and redis.call('LLEN', base .. 'ring')
-  for _, job in ipairs(groups) do leave(job[1], job[2], job[3]) end
-  local done = #doomed / 3
-  if done > 0 then
-    redis.call('DEL', unpack(doomed))
-    redis.call('HINCRBY', base .. 'metrics:completed', 'count', done)
-    if ring then wake(redis.call('LLEN', base .. 'ring') - ring) end
-    wake_below_ceiling(done)
-  end
+  local opened = 0
+  for _, job in ipairs(moved) do opened = opened + leave(job[1], job[2], job[3]) end
+  if #rows == 0 then return answers end
+  redis.call('DEL', unpack(doomed))
+  guard(rows)
+  redis.call('HINCRBY', base .. 'metrics:completed', 'count', #rows)
+  for _, signal in ipairs(signals) do signal_done(unpack(signal, 1, 4)) end
+  wake_freed(#rows, opened)
   return answers
 end

@@ -1,0 +1,14 @@
+#!lua flags=allow-oom
+-- drain lane: deletes up to `limit` of its claimable jobs; those in hand and its siblings stay (protocol §6, §8).
+-- KEYS[1] -> base key of the queue (any key of it)   KEYS[2] -> lane   KEYS[3] -> ring
+-- ARGV[1] -> group   ARGV[2] -> limit
+-- returns how many
+-- @include place
+-- @include forget
+local ids = redis.call('ZRANGE', KEYS[2], 0, tonumber(ARGV[2]) - 1)
+for i = 1, #ids do
+  redis.call('ZREM', KEYS[2], ids[i])
+  forget(ids[i], 'drained')
+end
+ring_fix(ARGV[1])
+return #ids

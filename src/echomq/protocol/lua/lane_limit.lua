@@ -1,0 +1,17 @@
+#!lua flags=allow-oom
+-- limit lane: how many of its jobs may be in hand at once (protocol §6).
+-- KEYS[1] -> glimit   KEYS[2] -> gactive   KEYS[3] -> ring   KEYS[4] -> paused   KEYS[5] -> wake
+-- ARGV[1] -> base     ARGV[2] -> group     ARGV[3] -> n >= 1, or 0 to lift it
+-- returns 1; ERR for an n that is no integer
+-- @include natural
+-- @include opened
+local limit = natural(ARGV[3])
+if not limit then return redis.error_reply('ERR limit must be a non-negative integer') end
+if limit == 0 then
+  redis.call('HDEL', KEYS[1], ARGV[2])
+else
+  redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
+end
+ring_fix(ARGV[2])
+wake_lane(ARGV[2])
+return 1

@@ -1,0 +1,9 @@
+#!lua flags=allow-oom
+-- pause lane: its jobs stay where they are, none is claimed (protocol §6).
+-- KEYS[1] -> paused   KEYS[2] -> ring
+-- ARGV[1] -> group
+-- returns 1
+-- @include lane
+redis.call('SADD', KEYS[1], ARGV[1])
+ring_fix(ARGV[1])
+return 1

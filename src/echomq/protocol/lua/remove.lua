@@ -1,0 +1,25 @@
+#!lua flags=allow-oom
+-- remove job: out of whatever place it lies in, with its row and subkeys; its parent learns of a death (protocol §7, §8).
+-- KEYS[1] -> row   KEYS[2] -> pending   KEYS[3] -> active   KEYS[4] -> schedule   KEYS[5] -> dead   KEYS[6] -> de:<key>
+-- ARGV[1] -> id    ARGV[2] -> deduplication key or ''
+-- returns 1; -1 no row; EMQLOCK job is locked while a worker holds it
+-- @include place
+-- @include forget
+-- @include ceiling
+local id = ARGV[1]
+local row = fields(id, 'state', 'group', 'lock')
+if not row then
+  for i = 2, 5 do redis.call('ZREM', KEYS[i], id) end
+  return -1
+end
+if row[3] or redis.call('EXISTS', KEYS[1] .. ':lock') == 1 then
+  return redis.error_reply('EMQLOCK job is locked')
+end
+local place = place_of(id, row[2])
+local opened = place and leave(id, row[2], place)
+redis.call('ZREM', KEYS[4], id)
+redis.call('ZREM', KEYS[5], id)
+if ARGV[2] ~= '' and redis.call('GET', KEYS[6]) == id then redis.call('DEL', KEYS[6]) end
+forget(id, 'removed')
+if place == 'active' then wake_freed(1, opened) end
+return 1

@@ -1,0 +1,11 @@
+#!lua flags=allow-oom
+-- settings: fields of `meta`: ceiling, rate and retention of the queue; an empty value removes one (protocol §7).
+-- KEYS[1] -> meta
+-- ARGV -> field, value ...
+-- returns 1
+-- @include wake
+for i = 1, #ARGV, 2 do
+  if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+end
+wake(redis.call('ZCARD', base .. 'pending') + redis.call('LLEN', base .. 'ring'))
+return 1

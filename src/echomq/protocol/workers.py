@@ -1,0 +1,94 @@
+"""Live workers and what they hold (protocol §2, §7): the registry, and the keeper's one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from echomq.protocol.call import Arg, Call, Reply
+from echomq.protocol.checks import check_job, integer, name_of, token_of
+from echomq.protocol.errors import InvalidInputError
+from echomq.protocol.jobs import LEASE_MS, Token
+from echomq.protocol.keys import keys
+from echomq.protocol.replies import as_bytes, as_int, as_list, as_text, as_texts
+from echomq.protocol.scripts import script
+
+__all__ = ["FORGET_MS", "Kept", "Seen", "beat", "farewell", "keep", "seen"]
+
+FORGET_MS = 300_000
+"""A worker that has not been seen for so long is dropped from the registry."""
+
+_BEAT = script("workers_beat")
+_SEEN = script("workers")
+_KEEP = script("keep")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The ids that were not extended (stale, not active or gone), and the reasons of those to be cancelled."""
+
+    lost: tuple[str, ...]
+    cancelled: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A worker in the registry; `info` is its own JSON, `silent_ms` how long it has not been seen."""
+
+    name: str
+    silent_ms: int
+    info: bytes
+
+
+def _kept(reply: Reply) -> Kept:
+    lost, pairs = as_list(reply)
+    items = as_list(pairs)
+    return Kept(
+        as_texts(lost),
+        {as_text(items[i]): as_bytes(items[i + 1]).decode("utf-8", "replace") for i in range(0, len(items), 2)},
+    )
+
+
+def keep(queue: str, jobs: Sequence[tuple[str, Token]], *, lease_ms: int = LEASE_MS, field: bool = False) -> Call[Kept]:
+    """Extends every job in hand and renews its presence marker for two leases.
+
+    `field` also writes the row's `lock` field, where the server knows hash-field TTL.
+    """
+    if not jobs:
+        raise InvalidInputError("keep needs at least one job")
+    k = keys(queue)
+    args: list[Arg] = [k.base, integer("lease_ms", lease_ms, least=1), "field" if field else ""]
+    for job_id, token in jobs:
+        args += (check_job(job_id), token_of(token))
+    return Call("keep", (k.active,), tuple(args), _kept, _KEEP, subject=queue)
+
+
+def beat(queue: str, name: str, info: bytes, *, forget_ms: int = FORGET_MS) -> Call[int]:
+    """Says that worker `name` lives; gives how many do. The server's clock stamps it."""
+    k = keys(queue)
+    args = (name_of("worker name", name), info, integer("forget_ms", forget_ms, least=1))
+    return Call("workers beat", (k.workers, k.workers_info), args, as_int, _BEAT, subject=queue)
+
+
+def farewell(queue: str, name: str) -> Call[int]:
+    """Takes worker `name` out of the registry."""
+    return beat(queue, name, b"")
+
+
+def _seen(reply: Reply) -> tuple[Seen, ...]:
+    items = as_list(reply)
+    now = as_int(items[0])
+    return tuple(
+        Seen(
+            as_bytes(items[i]).decode("utf-8", "replace"),
+            now - int(float(as_bytes(items[i + 1]))),
+            as_bytes(items[i + 2]),
+        )
+        for i in range(1, len(items), 3)
+    )
+
+
+def seen(queue: str) -> Call[tuple[Seen, ...]]:
+    """The workers in the registry, the latest seen first."""
+    k = keys(queue)
+    return Call("workers", (k.workers, k.workers_info), (), _seen, _SEEN, subject=queue)
