@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from support.invariants import check_queue_invariants, queues_on
 from support.registry import databases, strays
 from support.servers import Server
 
@@ -93,8 +94,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 def breaches(server: Server) -> list[str]:
     """What on a server breaks protocol §2 or §12.1."""
-    from support.invariants import check_queue_invariants, queues_on
-
     out: list[str] = []
     with server.client() as client:
         for number in databases(client):

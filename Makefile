@@ -1,0 +1,31 @@
+# EchoMQ for Python. Needs only make and Python 3.11 or newer; everything else goes into build/.
+# Another Python than the first that is found: make PYTHON=/path/to/python3 test
+
+.PHONY: help demo test check dist clean
+
+help:
+	@echo "make demo    run the demo: a server, a worker and a job for every file of the standard library"
+	@echo "make test    the checks and the whole suite, on two Pythons and two servers"
+	@echo "make check   only the checks: ruff, mypy, basedpyright, import-linter"
+	@echo "make dist    build the wheel and the source archive into build/dist"
+	@echo "make clean   remove build/ and the caches"
+
+demo:
+	@PYTHON="$(PYTHON)" sh .ci/venv build/venv runtime
+	@build/venv/bin/echomq demo
+
+test:
+	@PYTHON="$(PYTHON)" sh .ci/venv build/venv dev
+	@PYTHON="$(PYTHON)" sh .ci/test
+
+check:
+	@PYTHON="$(PYTHON)" sh .ci/venv build/venv dev
+	@sh .ci/check
+
+dist:
+	@PYTHON="$(PYTHON)" sh .ci/venv build/venv dev
+	@build/venv/bin/python -m build --outdir build/dist
+
+clean:
+	rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests bench -name __pycache__ -prune -exec rm -rf {} +
