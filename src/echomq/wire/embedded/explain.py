@@ -20,7 +20,7 @@ def not_started(folder: Folder, binary: str, text: str) -> str:
     """A server that refused to run; `text` is what it or its supervisor said."""
     message = f"embedded server: the server in {folder.home} did not start: {text}"
     damaged = _DAMAGED_LOG.search(text)
-    if damaged:
+    if damaged and ".base." not in damaged[1]:  # a base is a dump, which the checker would cut to nothing
         name = Path(damaged[1].rstrip(".")).name
         file = next(iter(sorted(folder.data.glob(f"*/{name}"))), folder.data)
         copy = shlex.join(["cp", "-a", str(folder.data), f"{folder.data}.copy"])
@@ -32,7 +32,7 @@ def not_started(folder: Folder, binary: str, text: str) -> str:
             f"  {mend_command(binary, file)}\n"
             f"To begin anew instead, move {folder.data} aside."
         )
-    if _DAMAGED_DUMP.search(text):
+    if damaged or _DAMAGED_DUMP.search(text):
         return (
             f"{message}\n"
             f"Nothing was changed. If a newer server than {binary} wrote the files in {folder.data},\n"
@@ -53,10 +53,7 @@ def late(folder: Folder, found: probe.Reach) -> str:
         case probe.Reach.LOADING:
             return f"embedded server: still {progress(folder)}; it goes on, try again in a moment"
         case probe.Reach.SILENT:
-            return (
-                f"embedded server: {folder.socket} takes connections and does not answer;"
-                f" see {folder.server_log}"
-            )
+            return f"embedded server: {folder.socket} takes connections and does not answer; see {folder.server_log}"
         case _:
             pid = supervisor.read_pid(str(folder.supervisor_pid))
             return (

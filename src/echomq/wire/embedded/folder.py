@@ -79,9 +79,7 @@ def find_home(explicit: str | os.PathLike[str] | None = None) -> Path:
     """
     named = os.fspath(explicit) if explicit is not None else os.environ.get(HOME_VARIABLE, "")
     if "\0" in named:
-        raise EmbeddedServerError(
-            f"embedded server: the folder {named!r} holds a NUL character; name another one"
-        )
+        raise EmbeddedServerError(f"embedded server: the folder {named!r} holds a NUL character; name another one")
     try:
         if named:
             return Path(named).expanduser().absolute()
@@ -141,8 +139,7 @@ def unusable(home: Path, error: OSError) -> EmbeddedServerError:
     else:
         what = "it must be a folder that this user may write"
     return EmbeddedServerError(
-        f"embedded server: cannot use the folder {home}: {error.strerror}: {where};"
-        f" {what}, or set {HOME_VARIABLE}"
+        f"embedded server: cannot use the folder {home}: {error.strerror}: {where}; {what}, or set {HOME_VARIABLE}"
     )
 
 

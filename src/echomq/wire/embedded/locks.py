@@ -91,12 +91,14 @@ def remembered_pipe() -> tuple[int, int]:
         return reader, writer
 
 
-def is_held(path: Path, *, shared: bool) -> bool:
+def is_held(folder: Folder, path: Path, *, shared: bool) -> bool:
     """Whether somebody holds that lock so that a shared (or else an exclusive) one cannot be had now."""
     try:
         fd = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError as error:
+        raise unusable(folder.home, error) from None
     try:
         fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

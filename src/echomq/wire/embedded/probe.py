@@ -70,9 +70,7 @@ def loading(path: str) -> Loading:
         return Loading(0.0, 0)
     facts = dict(line.split(":", 1) for line in lines if ":" in line)
     try:
-        return Loading(
-            float(facts.get("loading_loaded_perc", 0)), int(float(facts.get("loading_eta_seconds", 0)))
-        )
+        return Loading(float(facts.get("loading_loaded_perc", 0)), int(float(facts.get("loading_eta_seconds", 0))))
     except ValueError:
         return Loading(0.0, 0)
 

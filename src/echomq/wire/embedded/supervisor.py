@@ -53,6 +53,7 @@ _OLD_SERVER_TERM_S = 1.0
 _OLD_SERVER_KILL_S = 10.0
 _OLD_SERVER_GIVE_UP_S = 20.0
 _STOP_S = 60.0
+_BIND_S = 10.0
 _PR_SET_PDEATHSIG = 1
 _NOISE = ("Memory overcommit", "Transparent Huge Pages", "can't set maximum open files", "Server can't set")
 
@@ -111,9 +112,7 @@ def is_our_server(pid: int, home: str, socket: str) -> bool:
             return False
     import subprocess  # costs as much as all the rest, and is needed here only
 
-    listing = subprocess.run(
-        ["/bin/ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, check=False
-    )
+    listing = subprocess.run(["/bin/ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, check=False)
     return os.fsencode(socket) in listing.stdout  # the server writes its socket into its title
 
 
@@ -195,6 +194,7 @@ class Supervisor:
         self._log_offset = 0
         self._told_to_stop = False
         self._bound = False
+        self._started = time.monotonic()
         self._free_since: float | None = None
 
     def run(self) -> str:
@@ -229,7 +229,7 @@ class Supervisor:
             return failure
         self._report(STARTED, "")
         while self._status is None:
-            select.select([wake], [], [], self._poll_s)
+            select.select([wake], [], [], self._poll_s if self._bound else 0.02)
             with suppress(BlockingIOError):
                 while os.read(wake, 512):
                     pass
@@ -335,13 +335,19 @@ class Supervisor:
             self._stop("told to stop")
         elif not _same_file(self._start_fd, self._path(START_LOCK)):
             self._stop("the folder was removed or replaced")
-        elif self._bound and not os.path.lexists(self._socket):
+        elif not self._look_for_socket():
             self._stop("the socket was removed, nobody can reach the server")
         else:
-            self._bound = self._bound or os.path.lexists(self._socket)
             keep_short(self._path(SERVER_LOG))
             if self._idle_s is not None:
                 self._stop_if_idle(self._idle_s)
+
+    def _look_for_socket(self) -> bool:
+        """False once it is missing; the server makes it before it reads its file."""
+        if os.path.lexists(self._socket):
+            self._bound = True
+            return True
+        return not self._bound and time.monotonic() - self._started < _BIND_S
 
     def _stop_if_idle(self, idle_s: float) -> None:
         if not _try_exclusive(self._users_fd):
@@ -385,10 +391,8 @@ class Supervisor:
             self._say("the server has stopped")
             self._report(LOST, "it was stopped")
             return ""
-        if code < 0:
-            text = f"the server was killed by signal {-code}"
-        else:
-            text = f"the server ended with exit status {code}"
+        manner = f"was killed by signal {-code}" if code < 0 else f"ended with exit status {code}"
+        text = f"the server {manner}"
         words = log_tail(self._path(SERVER_LOG), self._log_offset)
         if words:
             text = f"{text}; its log says:\n{words}"

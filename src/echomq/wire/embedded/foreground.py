@@ -40,14 +40,14 @@ class Status:
 def status(home: str | os.PathLike[str] | None = None) -> Status:
     """Look at a folder's server; nothing is started, created or changed."""
     folder = locate(find_home(home))
-    supervised = locks.is_held(folder.start_lock, shared=True)
+    supervised = locks.is_held(folder, folder.start_lock, shared=True)
     return Status(
         home=folder.home,
         socket=folder.socket,
         url=_url(folder.socket),
         supervised=supervised,
         reach=probe.reach(folder.socket),
-        in_use=locks.is_held(folder.users_lock, shared=False),
+        in_use=locks.is_held(folder, folder.users_lock, shared=False),
         supervisor_pid=supervisor.read_pid(str(folder.supervisor_pid)) if supervised else None,
         server_pid=supervisor.read_pid(str(folder.server_pid)) if supervised else None,
     )

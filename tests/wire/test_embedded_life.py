@@ -1,0 +1,441 @@
+"""The embedded server's life: started on first use, shared, gone after the last user, back from every death."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from echomq.protocol.errors import EmbeddedServerError
+from echomq.wire.embedded import supervisor
+from echomq.wire.embedded.binary import find_binary
+from echomq.wire.embedded.folder import locate
+from echomq.wire.embedded.source import EmbeddedSource
+from support.embedded import (
+    IDLE,
+    User,
+    alive,
+    call,
+    folder,
+    info,
+    is_gone,
+    pid_of,
+    server_pid,
+    starts,
+    stop,
+)
+from support.raw import RawClient
+from support.servers import wait_until
+
+
+@pytest.fixture(autouse=True)
+def short_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ECHOMQ_IDLE_SECONDS", IDLE)
+    monkeypatch.delenv("ECHOMQ_HOME", raising=False)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with folder() as path:
+        yield path
+
+
+@pytest.fixture
+def source(home: Path) -> Iterator[EmbeddedSource]:
+    used = EmbeddedSource(home)
+    yield used
+    used.release()
+
+
+def test_the_first_use_starts_a_private_server_that_keeps_everything(home: Path, source: EmbeddedSource) -> None:
+    target = source.prepare()
+    assert target.path == str(home / "server.sock")
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(target.path).stat().st_mode) == 0o700
+    promised = {
+        b"port": b"0",
+        b"appendonly": b"yes",
+        b"appendfsync": b"everysec",
+        b"maxmemory-policy": b"noeviction",
+        b"save": b"",
+        b"hash-max-listpack-value": b"1024",
+        b"aof-load-truncated": b"yes",
+        b"enable-debug-command": b"no",
+    }
+    for name, value in promised.items():
+        assert call(home, "CONFIG", "GET", name) == [name, value]
+
+
+def test_a_second_use_finds_the_same_server(home: Path, source: EmbeddedSource) -> None:
+    source.prepare()
+    before = server_pid(home)
+    source.prepare()
+    other = EmbeddedSource(home)
+    other.prepare()
+    other.release()
+    assert server_pid(home) == before
+
+
+def test_eight_processes_at_the_same_instant_get_one_server(home: Path) -> None:
+    users = [User(home) for _ in range(8)]
+    try:
+        assert {user.hear() for user in users} == {str(home / "server.sock")}
+        assert starts(home) == 1
+    finally:
+        for user in users:
+            user.kill()
+    wait_until(lambda: is_gone(home), what="the server's end")
+
+
+def test_threads_share_one_hold_until_the_last_releases(home: Path) -> None:
+    sources = [EmbeddedSource(home) for _ in range(8)]
+    threads = [threading.Thread(target=each.prepare) for each in sources]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    pid = server_pid(home)
+    for each in sources[:-1]:
+        each.release()
+    with pytest.raises(TimeoutError):
+        wait_until(lambda: is_gone(home), seconds=4 * float(IDLE))
+    assert server_pid(home) == pid
+    sources[-1].release()
+    wait_until(lambda: is_gone(home), what="the server's end")
+
+
+def test_a_user_killed_with_9_does_not_take_the_server_along_nor_keep_it(home: Path) -> None:
+    starter, other = User(home), User(home)
+    starter.hear()
+    other.hear()
+    pid = server_pid(home)
+    starter.kill()
+    assert server_pid(home) == pid
+    other.kill()
+    wait_until(lambda: is_gone(home), what="the server's end")
+    assert not alive(pid)
+
+
+def test_nothing_acknowledged_is_lost_when_the_server_is_killed(home: Path, source: EmbeddedSource) -> None:
+    source.prepare()
+    for _ in range(3):
+        with RawClient(locate(home).socket) as client:
+            last = client.execute("INCR", "n")
+            for number in range(500):
+                last = client.execute("INCR", "n")
+                client.execute("SET", f"k{last}", number)
+            os.kill(server_pid(home), signal.SIGKILL)
+        source.prepare()
+        assert call(home, "GET", "n") == str(last).encode()
+        assert call(home, "EXISTS", f"k{last}") == 1
+    assert starts(home) == 4
+
+
+def test_the_server_dies_with_its_supervisor_and_comes_back_with_its_data(home: Path, source: EmbeddedSource) -> None:
+    source.prepare()
+    call(home, "SET", "kept", "yes")
+    server = server_pid(home)
+    owner = pid_of(home, "supervisor.pid")
+    os.kill(owner, signal.SIGKILL)
+    wait_until(lambda: not alive(owner))
+    source.prepare()
+    assert server_pid(home) != server
+    assert not alive(server)
+    assert call(home, "GET", "kept") == b"yes"
+
+
+def test_the_server_is_gone_soon_after_its_last_user_and_keeps_its_data(home: Path) -> None:
+    source = EmbeddedSource(home)
+    source.prepare()
+    call(home, "SET", "kept", "yes")
+    source.release()
+    wait_until(lambda: is_gone(home), what="the server's end")
+    assert not (home / "server.pid").exists()
+    source.prepare()
+    assert call(home, "GET", "kept") == b"yes"
+    source.release()
+
+
+def test_by_default_the_server_is_gone_within_30_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    from echomq.wire.embedded.launch import idle_s
+
+    monkeypatch.delenv("ECHOMQ_IDLE_SECONDS")
+    assert 5 <= idle_s() <= 20  # and a poll of at most one second
+    monkeypatch.setenv("ECHOMQ_IDLE_SECONDS", "soon")
+    with pytest.raises(EmbeddedServerError, match="'soon'"):
+        idle_s()
+
+
+def test_who_arrives_while_the_server_leaves_gets_one_that_stays(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ECHOMQ_IDLE_SECONDS", "0.05")
+    for turn in range(12):
+        source = EmbeddedSource(home)
+        source.prepare()
+        with RawClient(locate(home).socket) as client:
+            for number in range(50):
+                assert client.execute("INCR", f"turn{turn}") == number + 1
+        source.release()
+        # Arrive at another point of the old server's end each time.
+        wait_until(lambda t=turn: is_gone(home) or time.monotonic() > t, seconds=1)
+        pause = threading.Event()
+        pause.wait(0.04 + turn * 0.01)
+    source.prepare()
+    assert int(call(home, "DBSIZE")) == 12
+    source.release()
+
+
+def test_a_stale_socket_and_garbage_in_the_pid_files_do_not_matter(home: Path, source: EmbeddedSource) -> None:
+    home.mkdir(mode=0o700)
+    (home / "server.sock").write_text("not a socket")
+    (home / "server.pid").write_text("garbage\0\n")
+    (home / "supervisor.pid").write_text("-1\n")
+    source.prepare()
+    assert pid_of(home, "server.pid") == server_pid(home)
+
+
+def test_a_pid_file_that_names_a_stranger_harms_nobody(home: Path, source: EmbeddedSource) -> None:
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        try:
+            home.mkdir(mode=0o700)
+            (home / "server.pid").write_text(f"{stranger.pid}\n")
+            assert not supervisor.is_our_server(stranger.pid, str(home), locate(home).socket)
+            source.prepare()
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
+
+
+def test_a_server_that_outlived_its_supervisor_is_stopped_and_followed(home: Path, source: EmbeddedSource) -> None:
+    """As on systems where a process is not told of its parent's death."""
+    (home / "data").mkdir(mode=0o700, parents=True)
+    lock = os.open(home / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    words = supervisor.server_arguments(str(home), locate(home).socket, durable=False)
+    with subprocess.Popen([find_binary(), *words], cwd=home / "data", pass_fds=[lock]) as old:
+        os.close(lock)
+        (home / "server.pid").write_text(f"{old.pid}\n")
+        wait_until(lambda: (home / "server.sock").exists())
+        wait_until(lambda: call(home, "SET", "kept", "yes"))
+        source.prepare()
+        assert old.poll() is not None or not alive(old.pid)
+    assert call(home, "GET", "kept") == b"yes"
+    assert "outlived" in (home / "supervisor.log").read_text()
+
+
+def test_a_forked_child_neither_keeps_the_server_nor_frees_its_parents_hold(home: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    user = User(home, str(tmp_path / "fifo"))
+    user.hear()
+    user.tell("fork-idle")
+    child = int(user.hear())
+    user.tell("fork-user")
+    assert user.hear() == str(home / "server.sock")
+    pid = server_pid(home)
+    user.kill()
+    with pytest.raises(TimeoutError):  # the child that took a hold of its own keeps the server
+        wait_until(lambda: is_gone(home), seconds=4 * float(IDLE))
+    assert server_pid(home) == pid
+    assert alive(child)
+    hold_open = os.open(tmp_path / "fifo", os.O_RDWR)
+    os.write(hold_open, b"x")  # one of the two goes
+    os.write(hold_open, b"x")
+    wait_until(lambda: is_gone(home), what="the server's end")
+    os.close(hold_open)
+
+
+def test_a_forked_child_that_does_not_use_the_server_does_not_keep_it(home: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    user = User(home, str(tmp_path / "fifo"))
+    user.hear()
+    user.tell("fork-idle")
+    child = int(user.hear())
+    user.kill()
+    try:
+        wait_until(lambda: is_gone(home), what="the server's end")
+        assert alive(child)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_program_started_by_a_user_does_not_keep_the_server(home: Path) -> None:
+    user = User(home)
+    user.hear()
+    user.tell("spawn")
+    program = int(user.hear())
+    user.kill()
+    try:
+        wait_until(lambda: is_gone(home), what="the server's end")
+        assert alive(program)
+    finally:
+        os.kill(program, signal.SIGKILL)
+
+
+def test_signals_blocked_where_the_server_was_started_do_not_keep_it(home: Path) -> None:
+    source = EmbeddedSource(home)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD, signal.SIGINT})
+    try:
+        source.prepare()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    source.release()
+    wait_until(lambda: is_gone(home), what="the server's end")
+
+
+@pytest.mark.parametrize("name", ["plain", "sp ace", "ü-日本", "q\"uo'te", "back\\slash", "#hash %n $HOME", "-dash"])
+def test_any_folder_name_serves(name: str) -> None:
+    with folder(name) as home:
+        source = EmbeddedSource(home)
+        source.prepare()
+        assert call(home, "CONFIG", "GET", "dir")[1].decode() == str(home / "data")
+        source.release()
+
+
+def test_the_server_stops_when_its_folder_is_removed_and_a_new_one_follows(home: Path, source: EmbeddedSource) -> None:
+    source.prepare()
+    old = server_pid(home)
+    shutil.rmtree(home)
+    wait_until(lambda: not alive(old), what="the end of the server without a folder")
+    source.prepare()
+    assert server_pid(home) != old
+    source.release()
+    wait_until(lambda: is_gone(home), what="the server's end")
+
+
+def test_a_removed_socket_comes_back(home: Path, source: EmbeddedSource) -> None:
+    source.prepare()
+    (home / "server.sock").unlink()
+    source.prepare()
+    assert call(home, "PING") == b"PONG"
+
+
+def test_durable_means_an_fsync_on_every_write_also_when_others_came_first(home: Path, source: EmbeddedSource) -> None:
+    source.prepare()
+    assert call(home, "CONFIG", "GET", "appendfsync")[1] == b"everysec"
+    careful = EmbeddedSource(home, durable=True)
+    careful.prepare()
+    assert call(home, "CONFIG", "GET", "appendfsync")[1] == b"always"
+    os.kill(server_pid(home), signal.SIGKILL)
+    careful.prepare()
+    assert call(home, "CONFIG", "GET", "appendfsync")[1] == b"always"
+    careful.release()
+
+
+def test_a_server_that_still_reads_its_file_is_waited_for(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = EmbeddedSource(home)
+    source.prepare()
+    with RawClient(locate(home).socket) as client:
+        client.execute_all(("SET", f"k{n}", "x" * 200) for n in range(3000))
+    source.release()
+    wait_until(lambda: is_gone(home), what="the server's end")
+    slow = tmp_path / "valkey-server"
+    slow.write_text(
+        f'#!/bin/sh\nexec {find_binary()} "$@" --key-load-delay 400 --loading-process-events-interval-bytes 1024\n'
+    )
+    slow.chmod(0o755)
+    monkeypatch.setenv("ECHOMQ_SERVER_BIN", str(slow))
+    hasty = EmbeddedSource(home, start_s=0.3)
+    with pytest.raises(EmbeddedServerError, match=r"still reading the files in .*: \d+ %.*try again"):
+        hasty.prepare()
+    source.prepare()
+    assert int(call(home, "DBSIZE")) == 3000
+    hasty.release()
+    source.release()
+
+
+def test_a_server_that_does_not_answer_is_named(home: Path, source: EmbeddedSource) -> None:
+    source.prepare()
+    pid = server_pid(home)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(EmbeddedServerError, match="takes connections and does not answer"):
+            EmbeddedSource(home, start_s=0.2).prepare()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_truncated_file_is_mended_by_the_server_and_logged(home: Path) -> None:
+    file = _filled(home)
+    size = file.stat().st_size
+    os.truncate(file, size - 5)
+    source = EmbeddedSource(home)
+    source.prepare()
+    assert int(call(home, "DBSIZE")) == 99
+    assert "runcat" in (home / "server.log").read_text()
+    source.release()
+
+
+@pytest.mark.deadline(60)
+def test_a_damaged_file_is_named_with_the_line_that_mends_it(home: Path) -> None:
+    file = _filled(home)
+    whole = file.read_bytes()
+    place = whole.index(b"k50")
+    file.write_bytes(whole[: place - 5] + b"!!!!!" + whole[place:])
+    before = {path: path.read_bytes() for path in file.parent.iterdir()}
+    source = EmbeddedSource(home)
+    with pytest.raises(EmbeddedServerError) as caught:
+        source.prepare()
+    text = str(caught.value)
+    assert "its log says:\nBad file format" in text
+    assert f"The file {file} is damaged" in text
+    assert {path: path.read_bytes() for path in file.parent.iterdir()} == before
+    wait_until(lambda: is_gone(home))
+    copy, mend = (line.strip() for line in text.splitlines() if line.startswith("  "))
+    subprocess.run(copy, shell=True, check=True)
+    subprocess.run(mend, shell=True, check=True, input=b"y\n", stdout=subprocess.DEVNULL)
+    source.prepare()
+    assert int(call(home, "DBSIZE")) == 50
+    source.release()
+
+
+def test_a_damaged_base_file_is_explained(home: Path) -> None:
+    file = _filled(home, rewrite=True)
+    base = next(file.parent.glob("*.base.rdb"))
+    base.write_bytes(b"garbage" + base.read_bytes()[7:])
+    with pytest.raises(EmbeddedServerError, match=r"(?s)its log says.*move .*data aside to begin anew"):
+        EmbeddedSource(home).prepare()
+
+
+def test_the_folder_is_logged_once(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "echomq")
+    for _ in range(3):
+        source = EmbeddedSource(home)
+        source.prepare()
+        source.release()
+    assert [record.getMessage() for record in caplog.records].count(f"embedded server: using the folder {home}") == 1
+
+
+def test_a_folder_held_by_nobody_who_answers_is_explained(home: Path) -> None:
+    """As with a folder on a network share whose server runs on another machine."""
+    (home / "data").mkdir(mode=0o700, parents=True)
+    with (home / "start.lock").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        source = EmbeddedSource(home, start_s=0.2)
+        with pytest.raises(EmbeddedServerError, match="another machine or container"):
+            source.prepare()
+        source.release()
+
+
+def _filled(home: Path, *, rewrite: bool = False) -> Path:
+    """A folder at rest with a hundred keys; the answer is the file they are in."""
+    source = EmbeddedSource(home)
+    source.prepare()
+    for number in range(100):
+        call(home, "SET", f"k{number}", "value")
+    if rewrite:
+        call(home, "BGREWRITEAOF")
+        wait_until(lambda: info(home, "persistence")["aof_rewrite_in_progress"] == "0")
+    source.release()
+    stop(home)
+    return max((home / "data" / "appendonlydir").glob("*.incr.aof"))
