@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from echomq.protocol.errors import ConnectError, EchoMQError
 from echomq.wire.url import Target, parse_url
 
 
@@ -54,3 +55,13 @@ def resolve(where: str | Source | None) -> Source:
     if isinstance(where, str):
         return FixedSource(parse_url(where))
     return where
+
+
+def prepared(source: Source) -> Target:
+    """`source.prepare()`, with whatever it raises as an `EchoMQError`."""
+    try:
+        return source.prepare()
+    except EchoMQError:
+        raise
+    except Exception as error:
+        raise ConnectError(f"the server could not be prepared: {error!r}") from error

@@ -1,0 +1,251 @@
+"""The awaited connector: everything awaited at once leaves in one flight."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from types import TracebackType
+from typing import Any, TypeVar, Unpack
+
+from echomq.identity.minter import minter
+from echomq.protocol.call import Arg, Call, Plan, Reply
+from echomq.protocol.errors import DisconnectedError, EchoMQError, WireError
+from echomq.wire import forks, node
+from echomq.wire.aiocarrier import Carrier
+from echomq.wire.commands import check_command
+from echomq.wire.options import Limit, Options, OptionWords, Timeout
+from echomq.wire.resp import raw
+from echomq.wire.source import Source, resolve
+from echomq.wire.subscriptions import BUFFER, AsyncSubscription, Box
+from echomq.wire.url import Target
+
+T = TypeVar("T")
+
+
+class AsyncConnector:
+    """A connection to one server, for one event loop; opened by `open`, `async with` or its first call.
+
+    It reopens by itself after a lost connection, in a new event loop and in a forked child.
+    """
+
+    def __init__(self, where: str | Source | None = None, options: Options | None = None) -> None:
+        self._source = resolve(where)
+        self._options = options or Options()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._carrier: Carrier | None = None
+        self._lease: node.NodeLease | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._leased: asyncio.Future[None] | None = None
+        self._closed = False
+        forks.watch(self)
+
+    def __repr__(self) -> str:
+        connected = self._carrier is not None and self._carrier.link is not None
+        state = "closed" if self._closed else "connected" if connected else "not connected"
+        return f"<AsyncConnector {self._source!r}, {state}>"
+
+    # Calls
+
+    def submit(self, call: Call[T], *, timeout: Timeout = Limit.DEFAULT) -> asyncio.Future[T]:
+        """Put `call` into the next flight, which leaves at this turn of the loop; the future is its answer.
+
+        Raises `OverloadedError` at once when `max_pending` calls wait, `DisconnectedError` when closed.
+        """
+        carrier = self._carrier
+        if carrier is None or asyncio.get_running_loop() is not self._loop:
+            carrier = self._carry()
+        return carrier.enter(call, self._options.seconds(timeout))
+
+    async def run(self, work: Call[T] | Plan[T], *, timeout: Timeout = Limit.DEFAULT) -> T:  # noqa: ASYNC109  (as in the blocking face; it drops the connection)
+        """The answer to a call, or what a plan returns; raises what the server refused.
+
+        After `timeout` seconds without an answer (None: never) the connection is dropped.
+        """
+        if isinstance(work, Call):
+            return await self.submit(work, timeout=timeout)
+        return await _drive(work, lambda call: self.submit(call, timeout=timeout))
+
+    async def run_many(self, calls: Iterable[Call[T]]) -> list[T | EchoMQError]:
+        """One outcome a call, in their order: its answer, or its error as a value.
+
+        More calls than `max_pending` allows go in several flights, one after another.
+        """
+        waiting = list(calls)
+        size = max(1, self._options.max_pending // 4)
+        outcomes: list[T | EchoMQError] = []
+        for start in range(0, len(waiting), size):
+            flight = [self._try(call) for call in waiting[start : start + size]]
+            for answer in await asyncio.gather(*flight, return_exceptions=True):
+                if isinstance(answer, BaseException) and not isinstance(answer, EchoMQError):
+                    raise answer
+                outcomes.append(answer)
+        return outcomes
+
+    def _try(self, call: Call[T]) -> asyncio.Future[T]:
+        try:
+            return self.submit(call)
+        except EchoMQError as error:
+            refused: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+            refused.set_exception(error)
+            return refused
+
+    async def execute(self, *words: Arg, timeout: Timeout = Limit.DEFAULT) -> Reply:  # noqa: ASYNC109
+        """A raw command's reply. A blocking command needs `timeout=None` and a connector of its own.
+
+        Cancelling one that blocks drops its connection when it is alone there, so that the server forgets it
+        too; the next call reconnects.
+        """
+        check_command(words)
+        future = self.submit(raw(*words), timeout=timeout)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if timeout is None and self._carrier is not None:
+                self._carrier.forsake(future)
+            raise
+
+    def mint(self, namespace: str = "JOB") -> str:
+        """A new id from the process's minter."""
+        return minter.mint(namespace)
+
+    def subscribe(self, *channels: str, buffer: int = BUFFER) -> AsyncSubscription:
+        """The messages of `channels`: enter it, or iterate over it, to begin."""
+        return AsyncSubscription(Box(channels, buffer), self._attach, self._detach)
+
+    async def _attach(self, box: Box) -> None:
+        await self._carry().attach(box)
+
+    async def _detach(self, box: Box) -> None:
+        if self._carrier is not None:
+            await self._carrier.detach(box)
+
+    # Life
+
+    async def open(self) -> None:
+        """Connect now, by one try: `ConnectError` or `FenceError` says what stands in the way."""
+        carrier = self._carry()
+        if carrier.link is None and (error := await asyncio.shield(carrier.opening(once=True))) is not None:
+            raise error
+        if self._leased is not None:
+            await asyncio.shield(self._leased)
+
+    async def close(self) -> None:
+        """Take no more calls, wait up to `timeout` for the answers under way, and close; again does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        loop = asyncio.get_running_loop()
+        carrier, self._carrier = self._carrier, None
+        if carrier is not None and loop is self._loop:
+            await carrier.finish()
+            if self._keeper is not None:
+                self._keeper.cancel()
+                await asyncio.wait([self._keeper])
+            if self._lease is not None and carrier.link is not None:
+                seconds = self._options.timeout
+                await _drive(node.leave(self._lease), lambda call: carrier.enter(call, seconds))
+            await carrier.close()
+        await loop.run_in_executor(None, self._source.release)
+
+    def _carry(self) -> Carrier:
+        """The carrier of the running loop."""
+        if self._closed:
+            raise DisconnectedError("not sent: the connector is closed", sent=False)
+        loop = asyncio.get_running_loop()
+        carrier = self._carrier
+        if carrier is None or loop is not self._loop:
+            if carrier is not None and self._loop is not None:
+                if self._loop.is_running():
+                    raise WireError("this connector serves another event loop, which is running: one a loop")
+                carrier.leave("its event loop ended")
+            self._loop = loop
+            self._keeper = self._leased = None
+            carrier = self._carrier = Carrier(self._source, self._options, self._connected)
+        return carrier
+
+    def _connected(self, target: Target) -> None:
+        if self._options.lease_node and self._keeper is None:
+            if self._lease is None:
+                self._lease = node.join(target)
+            loop = asyncio.get_running_loop()
+            self._leased = loop.create_future()
+            self._keeper = loop.create_task(self._keep_node(self._lease, self._leased))
+
+    async def _keep_node(self, lease: node.NodeLease, leased: asyncio.Future[None]) -> None:
+        try:
+            while True:
+                await self.run(lease.keep())
+                if not leased.done():
+                    leased.set_result(None)
+                await asyncio.sleep(max(1.0, lease.wait_s()))
+        finally:
+            if not leased.done():
+                leased.set_result(None)
+
+    async def __aenter__(self) -> AsyncConnector:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def after_fork(self) -> None:
+        """Leave the parent its connection; the child's first call opens one of its own."""
+        if self._carrier is not None:
+            self._carrier.abandon()
+        forks.graveyard.append((self._carrier, self._loop, self._keeper, self._leased))
+        self._carrier = self._loop = self._keeper = self._leased = self._lease = None
+
+
+async def _drive(plan: Plan[T], submit: Callable[[Call[Any]], Awaitable[Any]]) -> T:
+    try:
+        call = next(plan)
+        while True:
+            try:
+                value = await submit(call)
+            except EchoMQError as error:
+                call = plan.throw(error)
+            else:
+                call = plan.send(value)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    finally:
+        plan.close()
+
+
+class _Opening:
+    """What `aconnect` gives: await it for an open connector, or enter it for one that is closed behind you."""
+
+    def __init__(self, connector: AsyncConnector) -> None:
+        self._connector = connector
+
+    async def _open(self) -> AsyncConnector:
+        try:
+            await self._connector.open()
+        except BaseException:
+            await self._connector.close()
+            raise
+        return self._connector
+
+    def __await__(self) -> Generator[Any, None, AsyncConnector]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> AsyncConnector:
+        return await self._open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._connector.close()
+
+
+def aconnect(where: str | Source | None = None, **options: Unpack[OptionWords]) -> _Opening:
+    """An open `AsyncConnector`: `conn = await aconnect(url)`, or `async with aconnect(url) as conn`.
+
+    `where` is a URL (see `echomq.wire.url`), a source, or None for the embedded server; `options` are those of
+    `Options`.
+    """
+    return _Opening(AsyncConnector(where, Options(**options)))

@@ -1,0 +1,174 @@
+"""One connection's order of calls and replies, without I/O: what both faces share.
+
+What stays true, whatever the server answers:
+
+* replies meet their calls in the order of sending; a call whose caller has gone still takes its reply;
+* a call that answered `NOSCRIPT` never ran. All such calls of a flight are sent again, in their order and
+  after one `SCRIPT LOAD` a script, once every call that was sent with them has its answer. Nothing submitted
+  later overtakes them, and nothing that ran runs twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
+
+from echomq.protocol.call import Call, Reply
+from echomq.protocol.errors import DisconnectedError, EchoMQError, UnexpectedReplyError, from_reply
+from echomq.wire.resp import NOT_YET, Answer, ErrorReply, HiredisError, Push, pack, raw, reader
+
+_MAX_SENDS: Final = 3
+"""A script that is unknown again after so many loads is being flushed as fast as it is loaded."""
+
+
+class Sink(Protocol):
+    """Where a call's answer goes: a future, or a slot that a thread looks into."""
+
+    def done(self) -> bool:
+        """Whether nobody waits for it any more."""
+        ...
+
+
+S = TypeVar("S", bound=Sink)
+
+
+class Entry(Generic[S]):
+    """One call on its way. `deadline` is on the face's own clock and came of `timeout`; None is no limit.
+
+    `sink` is None for what the pipe itself sent. `push` marks a SUBSCRIBE, which a push answers.
+    """
+
+    __slots__ = ("call", "deadline", "packed", "push", "sends", "sink", "timeout")
+
+    def __init__(
+        self,
+        call: Call[Any],
+        sink: S | None,
+        packed: bytes,
+        timeout: float | None = None,
+        deadline: float = float("inf"),
+        *,
+        push: bool = False,
+    ) -> None:
+        self.call = call
+        self.sink = sink
+        self.packed = packed
+        self.timeout = timeout
+        self.deadline = deadline
+        self.push = push
+        self.sends = 0
+
+
+def outcome(call: Call[Any], answer: Answer) -> Any:
+    """What the caller gets: the decoded value, or an `EchoMQError` (returned, not raised)."""
+    if isinstance(answer, ErrorReply):
+        return from_reply(answer.text, verb=call.verb, subject=call.subject, token=call.token)
+    try:
+        return call.decode(answer)
+    except EchoMQError as error:
+        return error
+    except Exception as error:  # noqa: BLE001  (a decoder's bug must not cost the other calls their replies)
+        unread = UnexpectedReplyError(f"{call.verb} {call.subject}: cannot read {answer!r}", reply=repr(answer))
+        unread.__cause__ = error
+        return unread
+
+
+def lost(call: Call[Any], address: str, reason: str, *, sent: bool = True) -> DisconnectedError:
+    """The error of a call whose answer will not come."""
+    what = f"{call.verb} {call.subject}".strip()
+    if not sent:
+        return DisconnectedError(f"{what}: not sent, the connection to {address} was lost ({reason})", sent=False)
+    return DisconnectedError(
+        f"{what}: the connection to {address} was lost before the answer came ({reason}); the call may have run "
+        "and is not repeated",
+        sent=True,
+    )
+
+
+class Pipe(Generic[S]):
+    """The calls of one connection: what was sent, what has to be sent again, and what the server pushes."""
+
+    __slots__ = ("_load_errors", "_reader", "broken", "missing", "pushes", "sent")
+
+    def __init__(self) -> None:
+        self._reader = reader()
+        self._load_errors: dict[str, str] = {}
+        self.sent: deque[Entry[S]] = deque()
+        """On the wire, oldest first."""
+        self.missing: list[Entry[S]] = []
+        """Answered NOSCRIPT, so never run; oldest first."""
+        self.pushes: list[list[Reply]] = []
+        """What the server sent without being asked; the face takes them."""
+        self.broken = ""
+        """Why the stream cannot be read any further."""
+
+    def take(self, unsent: deque[Entry[S]]) -> bytes:
+        """What to write now; takes from `unsent` what may leave, drops what nobody waits for."""
+        sent = self.sent
+        out: list[bytes] = []
+        if self.missing:
+            if sent:
+                return b""
+            again = [entry for entry in self.missing if entry.sink is None or not entry.sink.done()]
+            self.missing = []
+            self._load_errors.clear()
+            for script in dict.fromkeys(entry.call.script for entry in again):
+                if script is not None:
+                    load = raw("SCRIPT", "LOAD", script.source)
+                    sent.append(Entry(load, None, pack(load)))
+            sent.extend(again)
+            out = [entry.packed for entry in sent]
+        while unsent:
+            entry = unsent.popleft()
+            if entry.sink is None or not entry.sink.done():
+                sent.append(entry)
+                out.append(entry.packed)
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def feed(self, data: bytes) -> list[tuple[Entry[S], Answer]]:
+        """The answers that `data` completes, each with its call; `broken` says if the stream ended there."""
+        done: list[tuple[Entry[S], Answer]] = []
+        gets, sent = self._reader.gets, self.sent
+        try:
+            self._reader.feed(data)
+            while (reply := gets()) is not NOT_YET:
+                kind = type(reply)
+                if kind is Push:
+                    self._pushed(cast("list[Reply]", reply), done)
+                    continue
+                if not sent:
+                    self.broken = f"the server sent {reply!r} without being asked"
+                    break
+                entry = sent.popleft()
+                if kind is ErrorReply and not self._is_final(entry, cast("ErrorReply", reply)):
+                    continue
+                if entry.sink is not None:
+                    done.append((entry, cast("Answer", reply)))
+        except (HiredisError, TypeError) as error:
+            # TypeError: a map or set whose members cannot be hashed.
+            self.broken = f"the server's reply cannot be read ({error})"
+        return done
+
+    def _is_final(self, entry: Entry[S], error: ErrorReply) -> bool:
+        """Whether the caller has to see this error; a call that only lacked its script waits to be resent."""
+        if entry.sink is None:
+            self._load_errors[str(entry.call.args[-1])] = error.text
+            return True
+        script = entry.call.script
+        if script is None or not error.text.startswith("NOSCRIPT"):
+            return True
+        if refusal := self._load_errors.get(script.source):
+            error.args = (f"{error.text} SCRIPT LOAD of {script.name} answered: {refusal}",)
+            return True
+        entry.sends += 1
+        if entry.sends >= _MAX_SENDS:
+            return True
+        self.missing.append(entry)
+        return False
+
+    def _pushed(self, push: list[Reply], done: list[tuple[Entry[S], Answer]]) -> None:
+        # A SUBSCRIBE is answered by a push, in its turn among the replies.
+        if self.sent and self.sent[0].push and push[0] in (b"subscribe", b"unsubscribe"):
+            done.append((self.sent.popleft(), None))
+        else:
+            self.pushes.append(push)

@@ -1,0 +1,302 @@
+"""The blocking connector: threads may share it, and each flight has the connection to itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Final, TypeVar, Unpack, cast
+from weakref import WeakSet
+
+from echomq.identity.minter import minter
+from echomq.protocol.backoff import delay_ms
+from echomq.protocol.call import Arg, Call, Plan, Reply
+from echomq.protocol.errors import (
+    ConnectError,
+    DisconnectedError,
+    EchoMQError,
+    OverloadedError,
+    WireError,
+)
+from echomq.wire import forks, node
+from echomq.wire.commands import check_command
+from echomq.wire.handshake import FINAL, handshake
+from echomq.wire.options import RECONNECT, Limit, Options, OptionWords, Timeout
+from echomq.wire.pipe import Entry, lost
+from echomq.wire.resp import pack, raw
+from echomq.wire.source import Source, prepared, resolve
+from echomq.wire.subscriptions import BUFFER, Box
+from echomq.wire.synclink import Slot, SyncLink, Waiting
+from echomq.wire.syncsubscription import Subscription
+
+T = TypeVar("T")
+
+_FOREVER: Final = float("inf")
+
+
+class Connector:
+    """A connection to one server; opened by `open`, `with` or its first call.
+
+    It reopens by itself after a lost connection and in a forked child. A call that was written when its
+    connection died fails with `DisconnectedError(sent=True)` and is never repeated.
+    """
+
+    def __init__(self, where: str | Source | None = None, options: Options | None = None) -> None:
+        self._source = resolve(where)
+        self._options = options or Options()
+        self._link: SyncLink | None = None
+        self._lease: node.NodeLease | None = None
+        self._was_connected = False
+        self._closing = False
+        self._closed = False
+        self._subscriptions: WeakSet[Subscription] = WeakSet()
+        self._new_locks()
+        forks.watch(self)
+
+    def _new_locks(self) -> None:
+        self._turn = threading.Lock()
+        self._holder = 0
+        self._counting = threading.Lock()
+        self._waiting = 0
+        self._preparing = threading.Lock()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "connected" if self._link is not None else "not connected"
+        return f"<Connector {self._source!r}, {state}>"
+
+    # Calls
+
+    def run(self, work: Call[T] | Plan[T], *, timeout: Timeout = Limit.DEFAULT) -> T:
+        """The answer to a call, or what a plan returns; raises what the server refused.
+
+        After `timeout` seconds without an answer (None: never) the connection is dropped.
+        """
+        self._keep_node()
+        if isinstance(work, Call):
+            return self._one(work, timeout)
+        return _drive(work, lambda call: self._one(call, timeout))
+
+    def run_many(self, calls: Iterable[Call[T]], *, timeout: Timeout = Limit.DEFAULT) -> list[T | EchoMQError]:
+        """One outcome a call, in their order: its answer, or its error as a value.
+
+        They leave in one flight; more than `max_pending` allows go in several, one after another.
+        """
+        self._keep_node()
+        slots: list[Slot] = []
+        entries: list[Waiting] = []
+        for call in calls:
+            slot = Slot()
+            slots.append(slot)
+            try:
+                entries.append(Entry(call, slot, pack(call)))
+            except EchoMQError as error:
+                slot.value = error
+        size = max(1, self._options.max_pending // 4)
+        for start in range(0, len(entries), size):
+            flight = entries[start : start + size]
+            try:
+                self._fly(flight, timeout)
+            except EchoMQError as error:
+                for entry in flight:
+                    if entry.sink is not None:
+                        entry.sink.value = error
+        return [cast("T | EchoMQError", slot.value) for slot in slots]
+
+    def execute(self, *words: Arg, timeout: Timeout = Limit.DEFAULT) -> Reply:
+        """A raw command's reply. A blocking command needs `timeout=None` and a connector of its own."""
+        check_command(words)
+        self._keep_node()
+        return self._one(raw(*words), timeout)
+
+    def mint(self, namespace: str = "JOB") -> str:
+        """A new id from the process's minter."""
+        return minter.mint(namespace)
+
+    def subscribe(self, *channels: str, buffer: int = BUFFER) -> Subscription:
+        """The messages of `channels`, on a connection of their own: enter it to begin."""
+        if self._closed:
+            raise DisconnectedError("not subscribed: the connector is closed", sent=False)
+        subscription = Subscription(Box(channels, buffer), self._dial, self._options.timeout)
+        self._subscriptions.add(subscription)
+        return subscription
+
+    # Flights
+
+    def _one(self, call: Call[T], timeout: Timeout = Limit.DEFAULT) -> T:
+        slot = Slot()
+        self._fly([Entry(call, slot, pack(call))], timeout)
+        if isinstance(slot.value, EchoMQError):
+            raise slot.value
+        return cast("T", slot.value)
+
+    def _fly(self, entries: list[Waiting], timeout: Timeout) -> None:
+        """Fill the slots of `entries`; raises what keeps all of them from being sent."""
+        seconds = self._options.seconds(timeout)
+        with self._counting:
+            if self._waiting and self._waiting + len(entries) > self._options.max_pending:
+                raise OverloadedError(
+                    f"{entries[0].call.verb}: {self._waiting} calls of other threads already wait, max_pending is "
+                    f"{self._options.max_pending}; the call was not sent"
+                )
+            self._waiting += len(entries)
+        try:
+            self._take_turn(seconds)
+            try:
+                self._exchange(self._ready(), entries, seconds)
+            finally:
+                self._holder = 0
+                self._turn.release()
+        finally:
+            with self._counting:
+                self._waiting -= len(entries)
+
+    def _take_turn(self, seconds: float | None) -> None:
+        if self._holder == threading.get_ident():
+            raise WireError("this thread already waits for an answer here; a signal handler needs its own connector")
+        if not self._turn.acquire(timeout=-1 if seconds is None else seconds):
+            raise DisconnectedError(f"not sent: another thread's call has lasted over {seconds:g} s", sent=False)
+        self._holder = threading.get_ident()
+
+    def _exchange(self, link: SyncLink, entries: list[Waiting], seconds: float | None) -> None:
+        try:
+            link.exchange(entries, _FOREVER if seconds is None else time.monotonic() + seconds)
+        except TimeoutError:
+            reason = f"no answer within {seconds:g} s, the server may be frozen"
+        except OSError as error:
+            reason = error.strerror or str(error)
+        except BaseException:
+            self._link = None
+            raise
+        else:
+            return
+        self._link = None
+        never = link.unsent()
+        for entry in entries:
+            if entry.sink is not None and not entry.sink.done():
+                entry.sink.value = lost(entry.call, link.target.address, reason, sent=entry not in never)
+
+    # Life
+
+    def open(self) -> None:
+        """Connect now, by one try: `ConnectError` or `FenceError` says what stands in the way."""
+        self._take_turn(self._options.call_timeout)
+        try:
+            self._ready(patient=False)
+        finally:
+            self._holder = 0
+            self._turn.release()
+        self._keep_node()
+
+    def _ready(self, *, patient: bool = True) -> SyncLink:
+        """The connection, made again if it was lost; if `patient`, tried for up to `timeout` seconds."""
+        if self._closed:
+            raise DisconnectedError("not sent: the connector is closed", sent=False)
+        if self._link is not None:
+            if self._link.alive():
+                return self._link
+            self._link.close()
+            self._link = None
+        if self._closing:
+            raise DisconnectedError("not sent: the connector is closing", sent=False)
+        until = time.monotonic() + self._options.timeout
+        failures = 0
+        while self._link is None:
+            try:
+                self._link = self._dial()
+            except FINAL:
+                raise
+            except ConnectError as error:
+                failures += 1
+                pause = delay_ms(RECONNECT, failures) / 1_000
+                if not patient:
+                    raise
+                if time.monotonic() + pause >= until:
+                    if self._was_connected:
+                        raise DisconnectedError(f"not sent: {error}", sent=False) from error
+                    raise
+                time.sleep(pause)
+        self._was_connected = True
+        if self._options.lease_node and self._lease is None:
+            self._lease = node.join(self._link.target)
+        return self._link
+
+    def _dial(self) -> SyncLink:
+        with self._preparing:
+            target = prepared(self._source)
+        steps = handshake(target, name=self._options.name, fence=self._options.fence)
+        return SyncLink(target, steps, self._options)
+
+    def _keep_node(self) -> None:
+        if self._lease is not None and self._lease.wait_s() == 0:
+            _drive(self._lease.keep(), self._one)
+
+    def close(self) -> None:
+        """Take no more calls, wait up to `timeout` for the one under way, and close; again does nothing."""
+        if self._closed:
+            return
+        self._closing = True
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            _drive(node.leave(lease), lambda call: self._one(call, self._options.timeout))
+        self._closed = True
+        for subscription in tuple(self._subscriptions):
+            subscription.close()
+        if not self._turn.acquire(timeout=self._options.timeout):
+            if self._link is not None:
+                self._link.interrupt()
+            self._turn.acquire()
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+        self._turn.release()
+        self._source.release()
+
+    def __enter__(self) -> Connector:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def after_fork(self) -> None:
+        """Leave the parent its connection; the child's first call opens one of its own."""
+        if self._link is not None:
+            self._link.close()
+        self._link = None
+        self._lease = None
+        self._new_locks()
+
+
+def _drive(plan: Plan[T], run: Callable[[Call[Any]], Any]) -> T:
+    try:
+        call = next(plan)
+        while True:
+            try:
+                value = run(call)
+            except EchoMQError as error:
+                call = plan.throw(error)
+            else:
+                call = plan.send(value)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    finally:
+        plan.close()
+
+
+def connect(where: str | Source | None = None, **options: Unpack[OptionWords]) -> Connector:
+    """An open `Connector`, closed by `with` or `close`.
+
+    `where` is a URL (see `echomq.wire.url`), a source, or None for the embedded server; `options` are those of
+    `Options`.
+    """
+    connector = Connector(where, Options(**options))
+    try:
+        connector.open()
+    except BaseException:
+        connector.close()
+        raise
+    return connector
