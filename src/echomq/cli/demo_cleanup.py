@@ -1,0 +1,29 @@
+"""Taking the demo's queue off the server again, whoever is left to do it."""
+
+from __future__ import annotations
+
+from echomq import EchoMQ
+from echomq.protocol.keys import keys
+from echomq.protocol.replies import as_bytes, as_list
+
+__all__ = ["remove_queue"]
+
+BATCH = 1_000
+
+
+def remove_queue(mq: EchoMQ, queue: str) -> int:
+    """Delete every key of `queue` from the app's server; gives how many there were.
+
+    Nobody may admit to the queue or serve it any more. Its name must hold no sign that means something in a pattern.
+    """
+    conn = mq.connection()
+    removed = 0
+    cursor = b"0"
+    while True:
+        found = as_list(conn.execute("SCAN", cursor, "MATCH", f"{keys(queue).base}*", "COUNT", BATCH))
+        cursor, names = as_bytes(found[0]), [as_bytes(name) for name in as_list(found[1])]
+        if names:
+            conn.execute("UNLINK", *names)
+            removed += len(names)
+        if cursor == b"0":
+            return removed
