@@ -1,0 +1,22 @@
+"""The protocol's tests run calls on a raw connection: no connector of ours stands between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.runner import Runner, Scene
+from support.servers import Server
+
+
+@pytest.fixture
+def runner(server: Server) -> Iterator[Runner]:
+    """A connection to the shared server."""
+    with server.client() as client:
+        yield Runner(client)
+
+
+@pytest.fixture
+def scene(runner: Runner, queue: str) -> Scene:
+    """A queue of the test's own."""
+    return Scene(runner, queue)
