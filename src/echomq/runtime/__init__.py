@@ -1,1 +1,31 @@
-"""Floor 3, the runtime: the loops that claim, promote, recur and recover."""
+"""Floor 3, the runtime: the loops that claim, run, settle, promote, recur, recover and keep leases."""
+
+from __future__ import annotations
+
+from echomq.runtime.consumer import Consumer
+from echomq.runtime.dial import Dial
+from echomq.runtime.leases import LeaseKeeper
+from echomq.runtime.outcome import Bury, Done, Later, Outcome, Retry
+from echomq.runtime.pump import Pump
+from echomq.runtime.runner import Handler, InThread, Router
+from echomq.runtime.settle import Tally
+from echomq.runtime.signals import Signal
+from echomq.runtime.stalled import StalledSweep
+
+__all__ = [
+    "Bury",
+    "Consumer",
+    "Dial",
+    "Done",
+    "Handler",
+    "InThread",
+    "Later",
+    "LeaseKeeper",
+    "Outcome",
+    "Pump",
+    "Retry",
+    "Router",
+    "Signal",
+    "StalledSweep",
+    "Tally",
+]

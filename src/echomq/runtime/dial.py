@@ -1,0 +1,53 @@
+"""How a loop reaches its server: every loop opens connectors of its own, so that none waits behind another."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from echomq.wire import AsyncConnector, Connector, Source, aconnect, connect
+from echomq.wire.options import FENCE, TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """A server, and how to speak to it.
+
+    `where` is a URL, a function that gives a fresh `Source` for each connector, or None for the embedded server.
+    """
+
+    where: str | Callable[[], Source] | None = None
+    fence: str = FENCE
+    timeout: float = TIMEOUT_S
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+
+    def _source(self) -> str | Source | None:
+        return self.where() if callable(self.where) else self.where
+
+    async def aconnect(self, role: str, *, lease_node: bool = False) -> AsyncConnector:
+        """An open awaited connector; `role` shows in the server's CLIENT LIST."""
+        return await aconnect(
+            self._source(),
+            fence=self.fence,
+            timeout=self.timeout,
+            tls=self.tls,
+            name=_visible(role),
+            lease_node=lease_node,
+        )
+
+    def connect(self, role: str) -> Connector:
+        """An open blocking connector, for a thread of its own."""
+        return connect(
+            self._source(),
+            fence=self.fence,
+            timeout=self.timeout,
+            tls=self.tls,
+            name=_visible(role),
+            lease_node=False,
+        )
+
+
+def _visible(role: str) -> str:
+    """What CLIENT SETNAME takes."""
+    return "".join(char if "!" <= char <= "~" else "_" for char in role)

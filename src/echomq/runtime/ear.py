@@ -1,0 +1,95 @@
+"""The ear: a blocking connection on a queue's wake list (protocol §12.2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from echomq.identity.errors import EchoMQError
+from echomq.protocol.backoff import delay_ms
+from echomq.protocol.call import Call, Reply
+from echomq.protocol.keys import keys
+from echomq.runtime.dial import Dial
+from echomq.runtime.loops import curve, log, say
+from echomq.wire import AsyncConnector
+
+BLOCK_S: Final = 10
+"""How long the server keeps one BLPOP; it bounds what a connection that died unnoticed can cost."""
+
+_MARGIN_S: Final = 5.0
+
+
+def token_pushes(queue: str) -> list[Call[Any]]:
+    """Hands one token on to whoever parks; the list stays within its 64."""
+    wake = keys(queue).wake
+    return [
+        Call("wake", (wake,), ("1",), _ignore, command="LPUSH", subject=queue),
+        Call("wake", (wake,), (0, 63), _ignore, command="LTRIM", subject=queue),
+    ]
+
+
+def _ignore(reply: Reply) -> None:
+    del reply
+
+
+class Ear:
+    """Listens from `arm` until one token, then rests until it is armed again.
+
+    `heard` is called on the loop for a token, and when the connection is lost, since a token may be lost with it.
+    Parking costs nothing while the ear is armed: the BLPOP stays where it is.
+    """
+
+    def __init__(self, dial: Dial, queue: str, heard: Callable[[], None], *, beat_ms: int) -> None:
+        self._dial = dial
+        self._queue = queue
+        self._heard = heard
+        self._curve = curve(beat_ms)
+        self._wanted = asyncio.Event()
+        self._connector: AsyncConnector | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect; raises what the connect raises."""
+        self._connector = await self._dial.aconnect(f"{self._queue}:park")
+        self._task = asyncio.get_running_loop().create_task(self._listen(), name=f"echomq {self._queue} ear")
+
+    def arm(self) -> None:
+        """Listen for the next token."""
+        self._wanted.set()
+
+    async def close(self) -> bool:
+        """Stop listening; True when a token may have been taken and nobody was told."""
+        task, connector = self._task, self._connector
+        if task is None or connector is None:
+            return False
+        was_listening = self._wanted.is_set()
+        task.cancel()
+        await asyncio.wait((task,))
+        await connector.close()
+        return was_listening
+
+    async def _listen(self) -> None:
+        assert self._connector is not None
+        wake = keys(self._queue).wake
+        streak = 0
+        while True:
+            await self._wanted.wait()
+            try:
+                async with asyncio.timeout(BLOCK_S + _MARGIN_S):
+                    reply = await self._connector.execute("BLPOP", wake, BLOCK_S, timeout=None)
+            except (EchoMQError, TimeoutError) as error:
+                streak += 1
+                if streak == 1:
+                    # A token may have gone down with the connection.
+                    log.info("%s: the parked connection was lost (%s); listening again", self._queue, error)
+                    self._heard()
+                else:
+                    pause = delay_ms(self._curve, streak - 1)
+                    say(f"{self._queue}:park", error, streak, pause)
+                    await asyncio.sleep(pause / 1_000)
+                continue
+            streak = 0
+            if reply is not None:
+                self._wanted.clear()
+                self._heard()

@@ -1,0 +1,114 @@
+"""The jobs that a consumer has in hand, as its loop and the lease keeper's thread both see them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from echomq.protocol.call import Call
+from echomq.protocol.jobs import extend_many
+from echomq.protocol.replies import Claimed
+from echomq.runtime.outcome import Outcome
+
+STUCK_LEASES: Final = 10
+"""How many leases an event loop may stand still before the keeper gives its jobs up, unless told otherwise."""
+
+
+class Held:
+    """One job in hand, from its claim until the server has confirmed its settlement."""
+
+    __slots__ = ("doubt", "job", "lost", "outcome", "task")
+
+    def __init__(self, job: Claimed) -> None:
+        self.job = job
+        self.task: asyncio.Task[None] | None = None
+        """The coroutine that runs it; None while it runs in a thread, or does not run."""
+        self.outcome: Outcome | None = None
+        """Set once, when the handler is done with it or the drain has given it up."""
+        self.doubt = False
+        """A settlement was sent and its answer lost: it may have happened."""
+        self.lost = False
+        """Its lease is gone; another worker may have it."""
+
+
+class Hand:
+    """What is in hand of one queue under leases of one length, and whether its event loop still moves.
+
+    The loop adds and removes; the keeper's thread takes copies, which CPython makes in one step.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        lease_ms: int,
+        *,
+        stuck_ms: int | None = None,
+        on_lost: Callable[[Claimed], None] | None = None,
+    ) -> None:
+        self.queue = queue
+        self.lease_ms = lease_ms
+        self.stuck_ms = STUCK_LEASES * lease_ms if stuck_ms is None else stuck_ms
+        self.held: set[Held] = set()
+        self.given_up = False
+        """The loop stood still for longer than `stuck_ms`, and its leases are no longer extended."""
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._asked = False
+        self._moved_at = time.monotonic()
+
+    # The keeper's side
+
+    def moves(self) -> bool:
+        """Whether the loop has moved within `stuck_ms`; asks it to move again."""
+        now = time.monotonic()
+        if not self._asked:
+            self._asked, self._moved_at = True, now
+            try:
+                self._loop.call_soon_threadsafe(self._answer)
+            except RuntimeError:
+                return False  # closed: nobody can settle these jobs any more
+        self.given_up = (now - self._moved_at) * 1_000 > self.stuck_ms
+        return not self.given_up
+
+    def extension(self) -> tuple[Call[tuple[str, ...]], list[Held]] | None:
+        """One call that extends everything in hand, and what it is about; None when there is nothing."""
+        latest: dict[str, Held] = {}
+        for held in sorted(list(self.held), key=_token):
+            older = latest.get(held.job.id)
+            if older is not None:
+                self._lose(older)  # it lapsed, and this very worker has claimed it anew
+            latest[held.job.id] = held
+        wanted = [held for held in latest.values() if not held.lost]
+        if not wanted:
+            return None
+        jobs = [(held.job.id, held.job.attempts) for held in wanted]
+        return extend_many(self.queue, jobs, lease_ms=self.lease_ms), wanted
+
+    def extended(self, asked: list[Held], missing: tuple[str, ...]) -> None:
+        """Marks as lost what could not be extended, save what was settled in the meantime."""
+        gone = set(missing)
+        for held in asked:
+            if held.job.id in gone and held.outcome is None:
+                self._lose(held)
+
+    def _lose(self, held: Held) -> None:
+        if held.lost:
+            return
+        held.lost = True
+        if self._on_lost is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._on_lost, held.job)
+            except RuntimeError:
+                return
+
+    # The loop's side
+
+    def _answer(self) -> None:
+        self._asked = False
+        self._moved_at = time.monotonic()
+
+
+def _token(held: Held) -> int:
+    return held.job.attempts

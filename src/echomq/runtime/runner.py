@@ -1,0 +1,136 @@
+"""Running handlers: a task for a coroutine, a thread for a plain function, an outcome for whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from echomq.identity.errors import InvalidInputError
+from echomq.protocol.replies import Claimed
+from echomq.runtime.hand import Held
+from echomq.runtime.outcome import RELEASED, Outcome, Retry, failure_text
+from echomq.runtime.settle import as_outcome
+from echomq.runtime.threads import Threads
+
+
+@dataclass(frozen=True, slots=True)
+class InThread:
+    """What a router gives for a function that blocks: it is run in a thread, and what it returns is the outcome."""
+
+    run: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """A handler that decides per job, on the event loop and without blocking it.
+
+    `route(job)` gives an awaitable, which becomes the job's task, an `InThread`, or the outcome at once.
+    """
+
+    route: Callable[[Claimed], object]
+
+
+Handler: TypeAlias = Router | Callable[[Claimed], object | Awaitable[object]]
+"""A coroutine function runs on the loop, a plain function in a thread, a `Router` says which."""
+
+
+def is_async(function: object) -> bool:
+    """Whether calling `function` gives a coroutine."""
+    if inspect.iscoroutinefunction(function):
+        return True
+    call = getattr(function, "__call__", None)  # noqa: B004  (its kind matters, not whether it exists)
+    return inspect.iscoroutinefunction(call)
+
+
+class Runner:
+    """The handlers of one consumer. `ended(held)` is called once for each job that was started."""
+
+    def __init__(self, handler: Handler, *, queue: str, threads: int, ended: Callable[[Held], None]) -> None:
+        if not isinstance(handler, Router) and not callable(handler):
+            raise InvalidInputError(f"a handler must be callable, not {handler!r}")
+        self._loop = asyncio.get_running_loop()
+        self._ended = ended
+        self._threads: Threads[Held] = Threads(threads, f"echomq {queue}", self._returned)
+        self.threaded: set[Held] = set()
+        """Jobs whose function is in a thread, which nothing can interrupt."""
+        self.draining = False
+        """From now on a cancelled job is handed back, and so is one that raises."""
+        self.start: Callable[[Held], None]
+        """Run the handler on a job."""
+        if isinstance(handler, Router):
+            self._handler: Callable[[Claimed], Any] = handler.route
+            self.start = self._start_routed
+        else:
+            self._handler = handler
+            self.start = self._start_task if is_async(handler) else self._start_thread
+
+    def cancel(self, running: Iterable[Held]) -> None:
+        """Cancel those of `running` that are coroutines; their jobs are handed back as they end."""
+        self.draining = True
+        for held in running:
+            if held.task is not None:
+                held.task.cancel()
+                # A task that is cancelled before its first step never says so itself.
+                held.task.add_done_callback(lambda _, held=held: self._end(held, RELEASED))
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._threads.close()
+
+    def _start_task(self, held: Held) -> None:
+        held.task = self._loop.create_task(self._attend(held))
+
+    def _start_thread(self, held: Held) -> None:
+        self._into_thread(held, lambda: self._handler(held.job))
+
+    def _start_routed(self, held: Held) -> None:
+        try:
+            routed = self._handler(held.job)
+        except Exception as error:  # noqa: BLE001  (whatever a handler raises is the job's failure)
+            self._end(held, Retry(failure_text(error)))
+            return
+        if isinstance(routed, InThread):
+            self._into_thread(held, routed.run)
+        elif inspect.isawaitable(routed):
+            held.task = self._loop.create_task(self._attend(held, routed))
+        else:
+            self._end(held, as_outcome(routed))
+
+    def _into_thread(self, held: Held, function: Callable[[], object]) -> None:
+        self.threaded.add(held)
+        self._threads.run(held, function)
+
+    def _returned(self, held: Held, value: object, error: BaseException | None) -> None:
+        self.threaded.discard(held)
+        if error is not None:
+            self._end(held, Retry(failure_text(error)))
+        elif inspect.isawaitable(value) and held.outcome is None:
+            held.task = self._loop.create_task(self._attend(held, value))
+        else:
+            self._end(held, as_outcome(value))
+
+    async def _attend(self, held: Held, work: Awaitable[object] | None = None) -> None:
+        try:
+            value = await (self._handler(held.job) if work is None else work)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if not self.draining and task is not None and task.cancelling():
+                # When all tasks are cancelled at once, as asyncio.run does at its end, the consumer's own is
+                # among them: let it learn of it first.
+                await asyncio.sleep(0)
+            self._end(held, RELEASED if self.draining else Retry(failure_text(error)))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  (also SystemExit: a job must not end the worker)
+            released = self.draining and held.task is not None and held.task.cancelling()
+            self._end(held, RELEASED if released else Retry(failure_text(error)))
+        else:
+            self._end(held, as_outcome(value))
+
+    def _end(self, held: Held, outcome: Outcome) -> None:
+        if held.outcome is None:
+            held.outcome = outcome
+            self._ended(held)

@@ -1,0 +1,202 @@
+"""Settling: what has finished goes to the server in one flight, and counts only when the server has said so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from echomq.identity.errors import EchoMQError
+from echomq.protocol import jobs
+from echomq.protocol.backoff import Policy, check_policy, delay_ms
+from echomq.protocol.call import Call
+from echomq.protocol.checks import integer
+from echomq.protocol.errors import ServerError, StaleTokenError
+from echomq.protocol.metrics import row
+from echomq.protocol.replies import Completion, Retried
+from echomq.runtime.hand import Held
+from echomq.runtime.loops import log
+from echomq.runtime.outcome import DONE, MAX_DELAY_MS, Bury, Done, Later, Outcome, Released, Retry, bounded
+
+_FALLBACK_MS: Final = 1_000
+_LINE: Final = 200
+_FINAL: Final = ("EMQ", "ERR ", "WRONGTYPE ")
+"""Answers that a second sending cannot change; the others (LOADING, READONLY, OOM, ...) pass."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many jobs ended how in one consumer, by the server's own answers."""
+
+    claimed: int = 0
+    completed: int = 0
+    retried: int = 0
+    buried: int = 0
+    snoozed: int = 0
+    released: int = 0
+    refused: int = 0
+
+
+class Settler:
+    """What is finished and not yet confirmed.
+
+    `take` turns it into calls, `answered` reads the replies. What got no answer waits for the next flight: every
+    settlement is fenced by its token, so sending it again is safe. The one exception is a failure that may have
+    been counted, whose job may be claimable again under the same token: `doubts` looks before that is sent again.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        *,
+        retry_delay: Policy,
+        max_attempts: int,
+        settled: Callable[[Held], None],
+    ) -> None:
+        self._queue = queue
+        self._retry_delay = check_policy(retry_delay)
+        self._max_attempts = integer("max_attempts", max_attempts, least=1)
+        self._settled = settled
+        self.waiting: list[Held] = []
+        self.tally = Tally()
+        self._done: list[Held] = []
+        self._single: list[Held] = []
+        self._trouble: EchoMQError | None = None
+
+    def take(self) -> list[Call[Any]]:
+        """The calls that settle everything that waits; `answered` must be told what became of them."""
+        waiting, self.waiting = self.waiting, []
+        self._done = [held for held in waiting if type(held.outcome) is Done]
+        calls: list[Call[Any]] = []
+        if self._done:
+            calls.append(jobs.complete_many(self._queue, [(held.job.id, held.job.attempts) for held in self._done]))
+        if len(self._done) < len(waiting):
+            self._single = [held for held in waiting if type(held.outcome) is not Done]
+            calls += [self._call(held) for held in self._single]
+        else:
+            self._single = []
+        return calls
+
+    def answered(self, answers: Sequence[object]) -> EchoMQError | None:
+        """One answer a call of `take`, in order; an `EchoMQError` stands for a call without one.
+
+        Gives an error that passes, for which something waits to be sent again.
+        """
+        self._trouble = None
+        rest = iter(answers)
+        if self._done:
+            self._completed(next(rest))
+        for held, answer in zip(self._single, rest, strict=True):
+            if isinstance(answer, EchoMQError):
+                self._failed(held, answer)
+            else:
+                self._confirmed(held, answer)
+        self._done, self._single = [], []
+        return self._trouble
+
+    def doubts(self) -> list[Held]:
+        """Failures that were sent and not answered."""
+        return [held for held in self.waiting if held.doubt and isinstance(held.outcome, Retry | Bury)]
+
+    def look(self, held: Held) -> Call[dict[str, bytes]]:
+        """The call that shows whether a failure in doubt was counted."""
+        return row(self._queue, held.job.id)
+
+    def looked(self, held: Held, fields: dict[str, bytes]) -> None:
+        """Settled after all, or to be sent again without a doubt."""
+        held.doubt = False
+        counted = fields.get("failures", b"0") != b"%d" % held.job.failures
+        if counted or fields.get("attempts") != held.job.token.encode():
+            self.waiting.remove(held)
+            self._confirmed(held, Retried.DEAD if fields.get("state") == b"dead" else Retried.SCHEDULED)
+
+    def _call(self, held: Held) -> Call[Any]:
+        job, outcome = held.job, held.outcome
+        match outcome:
+            case Later(delay):
+                return jobs.delay(self._queue, job.id, job.attempts, delay_ms=delay)
+            case Released():
+                return jobs.release(self._queue, job.id, job.attempts)
+            case Bury(error):
+                return self._retry(held, 0, job.attempts, error)
+            case Retry(error, delay, most):
+                failures = job.failures + 1
+                last = failures >= (self._max_attempts if most is None else most)
+                if delay is None:
+                    delay = 0 if last else self._policy(failures)
+                return self._retry(held, delay, job.attempts if last else job.attempts + 1, error)
+            case _:
+                return jobs.complete(self._queue, job.id, job.attempts)
+
+    def _retry(self, held: Held, delay: int, most: int, error: str) -> Call[Retried]:
+        job = held.job
+        return jobs.retry(self._queue, job.id, job.attempts, delay_ms=delay, max_attempts=most, error=bounded(error))
+
+    def _policy(self, failures: int) -> int:
+        try:
+            return min(delay_ms(self._retry_delay, failures), MAX_DELAY_MS)
+        except Exception:
+            # A user's policy may be any function; its fault must not keep the job from being settled.
+            log.exception("queue %s: the retry policy failed; %d ms instead", self._queue, _FALLBACK_MS)
+            return _FALLBACK_MS
+
+    def _completed(self, answer: object) -> None:
+        if isinstance(answer, EchoMQError):
+            for held in self._done:
+                self._failed(held, answer)
+            return
+        assert isinstance(answer, tuple)
+        tally, settled = self.tally, self._settled
+        for held, verdict in zip(self._done, answer, strict=True):
+            if verdict is Completion.RETIRED or (verdict is Completion.GONE and held.doubt):
+                tally.completed += 1
+                settled(held)
+            elif isinstance(verdict, ServerError):
+                self._refused(held, verdict)
+            else:
+                self._refused(held, None)
+
+    def _confirmed(self, held: Held, verdict: object) -> None:
+        job, outcome = held.job, held.outcome
+        if verdict is Retried.DEAD:
+            self.tally.buried += 1
+            log.error("job %s of %s buried: %s", job.id, self._queue, _first_line(outcome))
+        elif verdict is Retried.SCHEDULED:
+            self.tally.retried += 1
+            log.warning("job %s of %s failed (%d): %s", job.id, self._queue, job.failures + 1, _first_line(outcome))
+        elif isinstance(outcome, Later):
+            self.tally.snoozed += 1
+        elif isinstance(outcome, Released):
+            self.tally.released += 1
+        self._settled(held)
+
+    def _failed(self, held: Held, error: EchoMQError) -> None:
+        """A refusal is the end of it; anything else waits for the next flight."""
+        if isinstance(error, ServerError) and error.reply.startswith(_FINAL):
+            self._refused(held, error)
+            return
+        if not isinstance(error, ServerError) and getattr(error, "sent", False):
+            held.doubt = True
+        self._trouble = error
+        self.waiting.append(held)
+
+    def _refused(self, held: Held, error: ServerError | None) -> None:
+        self.tally.refused += 1
+        what = type(held.outcome).__name__.lower()
+        if error is None:
+            log.warning("job %s of %s: %s came late, its row is gone", held.job.id, self._queue, what)
+        elif held.doubt and not isinstance(error, StaleTokenError):
+            log.info("job %s of %s: %s had been settled before: %s", held.job.id, self._queue, what, error)
+        else:
+            log.warning("job %s of %s: %s came too late: %s", held.job.id, self._queue, what, error)
+        self._settled(held)
+
+
+def _first_line(outcome: Outcome | None) -> str:
+    text = outcome.error if isinstance(outcome, Retry | Bury) else repr(outcome)
+    return text.split("\n", 1)[0][:_LINE]
+
+
+def as_outcome(value: object) -> Outcome:
+    """What a handler's return value says."""
+    return value if isinstance(value, Outcome) else DONE

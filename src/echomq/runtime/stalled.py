@@ -1,0 +1,68 @@
+"""The stalled sweep: counts lapsed leases, recovers the jobs and buries those that lapse too often."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from echomq.protocol import jobs
+from echomq.protocol.checks import integer
+from echomq.protocol.keys import check_queue
+from echomq.protocol.replies import Sweep
+from echomq.runtime.dial import Dial
+from echomq.runtime.loops import Loop, log
+from echomq.wire import AsyncConnector
+
+INTERVAL_MS: Final = 30_000
+LIMIT: Final = 100
+
+
+async def sweep_all(conn: AsyncConnector, queue: str, *, max_stalled: int, limit: int = LIMIT) -> Sweep:
+    """Sweeps until no expired lease is left; gives every id that was recovered or buried."""
+    recovered: list[str] = []
+    dead: list[str] = []
+    while True:
+        swept = await conn.run(jobs.sweep(queue, max_stalled=max_stalled, limit=limit))
+        report(queue, swept)
+        recovered += swept.recovered
+        dead += swept.dead
+        if len(swept.recovered) + len(swept.dead) < limit:
+            return Sweep(tuple(recovered), tuple(dead))
+
+
+def report(queue: str, swept: Sweep) -> None:
+    """Say what a sweep found: somebody died, or was too slow."""
+    if swept.recovered:
+        log.warning("queue %s: %d lapsed leases recovered: %s", queue, len(swept.recovered), _some(swept.recovered))
+    if swept.dead:
+        log.error("queue %s: %d jobs buried as stalled: %s", queue, len(swept.dead), _some(swept.dead))
+
+
+def _some(ids: tuple[str, ...]) -> str:
+    return ", ".join(ids[:5]) + (", ..." if len(ids) > 5 else "")
+
+
+class StalledSweep(Loop):
+    """Sweeps a queue on a timetable of its own; consumers do it at their beats anyway."""
+
+    def __init__(
+        self,
+        dial: Dial,
+        queue: str,
+        *,
+        beat_ms: int = INTERVAL_MS,
+        max_stalled: int = 1,
+        limit: int = LIMIT,
+    ) -> None:
+        super().__init__(dial, beat_ms=beat_ms)
+        self._queue = check_queue(queue)
+        self._max_stalled = integer("max_stalled", max_stalled, least=1)
+        self._limit = integer("limit", limit, least=1, most=100_000)
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+        return f"{self._queue}:stalled"
+
+    async def beat(self) -> None:
+        """Count every lease that has expired by now."""
+        await sweep_all(await self.conn(), self._queue, max_stalled=self._max_stalled, limit=self._limit)
