@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from echomq.protocol.errors import EmbeddedServerError
-from echomq.wire.embedded.probe import Reach
 from echomq.wire.embedded.foreground import serve, status
+from echomq.wire.embedded.probe import Reach
 from echomq.wire.embedded.source import EmbeddedSource
 from echomq.wire.url import parse_url
 from support.embedded import IDLE, alive, call, folder, is_gone, pid_of, server_pid

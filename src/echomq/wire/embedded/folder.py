@@ -136,6 +136,10 @@ def unusable(home: Path, error: OSError) -> EmbeddedServerError:
         what = "its file system has no file locks; use a folder on a local disk"
     elif error.errno in (errno.ENOTDIR, errno.EEXIST):
         what = "a file stands where a folder is needed; move it away"
+    elif error.errno in (errno.EMFILE, errno.ENFILE):
+        what = "close some files, or raise the limit (ulimit -n)"
+    elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+        what = "free some space"
     else:
         what = "it must be a folder that this user may write"
     return EmbeddedServerError(

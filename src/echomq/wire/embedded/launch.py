@@ -58,6 +58,8 @@ def ensure_running(folder: Folder, *, durable: bool, deadline: float) -> None:
                 logger.info("embedded server: %s", explain.progress(folder))
             start.wait(pause)
             pause = min(pause * 1.5, 0.02)
+    except OSError as error:
+        raise unusable(folder.home, error) from None
     finally:
         start.close()
     if durable:

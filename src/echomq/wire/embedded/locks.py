@@ -25,7 +25,7 @@ class _Hold:
     holders: set[object] = field(default_factory=set[object])
 
 
-_guard = threading.Lock()  # held for moments only: a fork waits for it
+_guard = threading.RLock()  # held for moments only: a fork waits for it
 _open: set[int] = set()
 _holds: dict[Path, _Hold] = {}
 
@@ -142,7 +142,7 @@ def _close(fd: int) -> None:
 
 def _in_child() -> None:
     global _guard
-    _guard = threading.Lock()
+    _guard = threading.RLock()
     for fd in _open:
         os.close(fd)  # closing frees nothing: the parent has the file open too
     _open.clear()

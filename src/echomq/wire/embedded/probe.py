@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 import socket
 from dataclasses import dataclass
 
@@ -55,9 +56,11 @@ def reach(path: str) -> Reach:
     """Whether the server answers now."""
     try:
         answer = ask(path, "PING")
-    except TimeoutError:
+    except (TimeoutError, BlockingIOError):  # the latter when too many wait to be accepted
         return Reach.SILENT
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise  # that is about this process
         return Reach.ABSENT
     return Reach.LOADING if answer.startswith(b"-LOADING") else Reach.UP
 

@@ -16,7 +16,6 @@ What stays true:
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import select
@@ -55,7 +54,16 @@ _OLD_SERVER_GIVE_UP_S = 20.0
 _STOP_S = 60.0
 _BIND_S = 10.0
 _PR_SET_PDEATHSIG = 1
-_NOISE = ("Memory overcommit", "Transparent Huge Pages", "can't set maximum open files", "Server can't set")
+_NOISE = (
+    "Memory overcommit",
+    "Transparent Huge Pages",
+    "maximum open files",
+    "oO0OoO0OoO0Oo",
+    "Redis version=",
+    "Valkey version=",
+    "Configuration loaded",
+    "Server initialized",
+)
 
 
 def server_arguments(home: str, socket: str, *, durable: bool) -> list[str]:
@@ -229,7 +237,7 @@ class Supervisor:
             return failure
         self._report(STARTED, "")
         while self._status is None:
-            select.select([wake], [], [], self._poll_s if self._bound else 0.02)
+            select.select([wake], [], [], self._poll_s if self._bound else 0.01)
             with suppress(BlockingIOError):
                 while os.read(wake, 512):
                     pass
@@ -259,6 +267,8 @@ class Supervisor:
         try:
             return self._start_or_explain()
         except OSError as error:
+            if self._server_pid:
+                self._stop(f"{error}")
             return f"{error.strerror}: {error.filename or self._home}"
 
     def _start_or_explain(self) -> str:
@@ -302,7 +312,11 @@ class Supervisor:
     def _launch(self, server_fd: int) -> int:
         words = [self._binary, *server_arguments(self._home, self._socket, durable=self._durable)]
         environment = {**os.environ, "LC_ALL": "C"}  # a locale that is not installed must not matter
-        prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+        prctl = None
+        if sys.platform == "linux":
+            import ctypes  # not in every user's process, which imports this module for its names
+
+            prctl = ctypes.CDLL(None).prctl
         parent = os.getpid()
         pid = os.fork()
         if pid:
