@@ -78,14 +78,15 @@ VERDICTS = {
     "test_the_server_is_empty_again": "PASSED",
 }
 
-WORDS = "-m pytest -c pyproject.toml -p conftest -p no:cacheprovider -p no:xdist -q -rpEf".split()
+PYTEST = ["-m", "pytest", "-c", "pyproject.toml", "-p", "conftest", "-q", "-rpEf"]
+ALONE = ["-p", "no:cacheprovider", "-p", "no:xdist"]
 
 
 def test_the_harness_fails_what_it_must(tmp_path: Path) -> None:
     cases = tmp_path / "test_cases.py"
     cases.write_text(CASES)
     done = subprocess.run(
-        [sys.executable, *WORDS, str(cases)],
+        [sys.executable, *PYTEST, *ALONE, str(cases)],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": f"{ROOT / 'tests'}:{os.environ.get('PYTHONPATH', '')}"},
         capture_output=True,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echomq.identity import IdError, Minter, Snowflake, mint, parse, unix_ms
+from echomq.identity import IdError, Minter, Snowflake, base62, mint, parse, unix_ms
 from echomq.identity.minter import minter as default
 from echomq.identity.snowflake import EPOCH_MS, MAX_UNIX_MS, unpack
 
@@ -209,24 +209,41 @@ def test_a_signal_handler_may_mint_in_the_middle_of_a_mint() -> None:
         from_handler.append(minter.mint())
         from_handler.extend(minter.mint_many(3))
 
+    stop = threading.Event()
+
+    def pester() -> None:
+        while not stop.is_set():
+            signal.raise_signal(signal.SIGUSR1)
+
     before = signal.signal(signal.SIGUSR1, handler)
+    thread = threading.Thread(target=pester)
+    thread.start()
     try:
-        stop = threading.Event()
-
-        def pester() -> None:
-            while not stop.is_set():
-                signal.raise_signal(signal.SIGUSR1)
-
-        thread = threading.Thread(target=pester)
-        thread.start()
         ids: list[str] = []
         while len(from_handler) < 400:
             ids += [minter.mint() for _ in range(10)]
             ids += minter.mint_many(10)
+    finally:
         stop.set()
         thread.join()
-    finally:
         signal.signal(signal.SIGUSR1, before)
     assert rising(ids)
     assert rising(from_handler)
     assert len({*ids, *from_handler}) == len(ids) + len(from_handler)
+
+
+def test_a_mint_in_the_middle_of_beginning_a_run_does_not_turn_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    minter = Minter(node=1, clock_ms=lambda: NOW_MS)
+    ids: list[str] = []
+    encode = base62.encode
+
+    def interrupted(number: int) -> str:
+        monkeypatch.setattr(base62, "encode", encode)
+        ids.append(minter.mint())
+        return encode(number)
+
+    monkeypatch.setattr(base62, "encode", interrupted)
+    outer = minter.mint()
+    ids += [minter.mint() for _ in range(5_000)]
+    assert rising(ids)
+    assert outer not in ids
