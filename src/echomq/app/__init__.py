@@ -1,1 +1,1 @@
-"""Floor 4, the app: typed jobs, their payloads and the worker that runs them."""
+"""Floor 4, the app: typed jobs and the worker that runs them."""

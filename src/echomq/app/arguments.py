@@ -1,0 +1,182 @@
+"""One function's arguments: bound like a call, checked before they are sent, converted on arrival.
+
+What stays true: whatever `outgoing` accepts, `incoming` of the same function takes, and gives the
+function values equal to those that were sent (a tuple under no annotation arrives as a list).
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Final, get_type_hints
+
+import msgspec
+
+from echomq.app.errors import EnvelopeError, JobDefinitionError, SerializationError
+from echomq.app.plain import altered, dec_hook, encode_value, is_loose, not_finite, reason
+
+_EMPTY: Final = inspect.Parameter.empty
+_MANY: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_EXACT: Final = (str, int, bool)
+"""Values of exactly these types pass by an annotation of the same type without being converted."""
+
+_decode: Final = msgspec.json.Decoder().decode
+
+
+class Parameter:
+    """What one parameter's annotation asks for."""
+
+    __slots__ = ("annotation", "convert", "loose")
+
+    def __init__(self, annotation: object) -> None:
+        self.annotation = annotation
+        self.loose = annotation is _EMPTY or is_loose(annotation)
+        self.convert: Callable[[object], object] | None = None
+        if annotation is not _EMPTY and annotation is not Any and annotation is not object:
+            # Building a decoder is what tells that msgspec cannot decide between the members of a union.
+            msgspec.json.Decoder(annotation, dec_hook=dec_hook)
+            self.convert = partial(msgspec.convert, type=annotation, dec_hook=dec_hook, str_keys=True)
+
+    def arrive(self, value: object) -> object:
+        """`value` as the function wants it; raises what msgspec raises."""
+        if self.convert is None or (type(value) is self.annotation and self.annotation in _EXACT):
+            return value
+        return self.convert(value)
+
+
+class Arguments:
+    """The arguments of the job `job`, by the signature of its function."""
+
+    def __init__(self, job: str, function: Callable[..., object]) -> None:
+        self.job = job
+        hints = _hints(job, function)
+        self._signature = _signature(function)
+        self._parameters: dict[str, Parameter] = {}
+        self._many: dict[str, bool] = {}
+        """The parameters that take many arguments; true for those by keyword."""
+        for name, parameter in self._signature.parameters.items():
+            try:
+                self._parameters[name] = Parameter(hints.get(name, _EMPTY))
+            except TypeError as error:
+                raise JobDefinitionError(
+                    f"argument {name!r} of job {job!r} has an annotation that JSON cannot serve: {error}"
+                ) from None
+            if parameter.kind in _MANY:
+                self._many[name] = parameter.kind is inspect.Parameter.VAR_KEYWORD
+        self._plain = all(each.convert is None for each in self._parameters.values())
+
+    def outgoing(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        """Checks a call before it is sent: Python's own `TypeError`, or `SerializationError`."""
+        for name, parameter, value in self._each(args, kwargs):
+            kind = type(value)
+            if kind not in _EXACT or not (parameter.annotation is kind or parameter.convert is None):
+                self._check(name, parameter, value)
+
+    def incoming(self, args: list[object], kwargs: dict[str, object]) -> tuple[tuple[object, ...], dict[str, object]]:
+        """The arguments to call the function with; `EnvelopeError` says which of them does not fit."""
+        try:
+            bound = self._bind(args, kwargs)
+        except TypeError as error:
+            raise EnvelopeError(f"the arguments do not fit: {error}") from None
+        if not self._plain:
+            values = bound.arguments
+            for name, value in values.items():
+                match self._many.get(name):
+                    case None:
+                        values[name] = self._arrived(name, value)
+                    case False:
+                        values[name] = tuple(self._arrived(name, item) for item in value)
+                    case True:
+                        values[name] = {key: self._arrived(name, item) for key, item in value.items()}
+        return bound.args, bound.kwargs
+
+    def culprit(self, args: tuple[object, ...], kwargs: dict[str, object], error: Exception) -> SerializationError:
+        """Which argument it was that could not be encoded, and why."""
+        for name, _, value in self._each(args, kwargs):
+            try:
+                encode_value(value)
+            except Exception as own:  # noqa: BLE001  (a value's own hooks may raise anything)
+                return self._unserialisable(name, reason(own))
+        return SerializationError(f"the arguments of job {self.job!r} cannot be serialised: {reason(error)}")
+
+    def _bind(self, args: Iterable[object], kwargs: dict[str, object]) -> inspect.BoundArguments:
+        try:
+            return self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.job}(): {error}") from None
+
+    def _each(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Iterator[tuple[str, Parameter, object]]:
+        """Every argument of a call: what to call it, the parameter that takes it, its value."""
+        for name, value in self._bind(args, kwargs).arguments.items():
+            parameter = self._parameters[name]
+            match self._many.get(name):
+                case None:
+                    yield name, parameter, value
+                case False:
+                    yield from ((f"*{name}", parameter, item) for item in value)
+                case True:
+                    yield from ((key, parameter, item) for key, item in value.items())
+
+    def _check(self, name: str, parameter: Parameter, value: object) -> None:
+        if parameter.loose and (why := altered(value)):
+            raise self._unserialisable(name, why)
+        if parameter.convert is None:
+            return
+        try:
+            encoded = encode_value(value)
+            hidden = b"null" in encoded and not_finite(value)
+        except Exception as error:
+            raise self._unserialisable(name, reason(error)) from error
+        if hidden:
+            raise self._unserialisable(name, "it holds a NaN or an infinity, which have no form in JSON")
+        try:
+            parameter.arrive(_decode(encoded))
+        except Exception as error:
+            raise SerializationError(
+                f"argument {name!r} of job {self.job!r} does not fit its annotation: {reason(error)}"
+            ) from error
+
+    def _arrived(self, name: str, value: object) -> object:
+        try:
+            return self._parameters[name].arrive(value)
+        except Exception as error:
+            raise EnvelopeError(f"argument {name!r} does not fit its annotation: {reason(error)}") from error
+
+    def _unserialisable(self, name: str, why: str) -> SerializationError:
+        return SerializationError(f"argument {name!r} of job {self.job!r} cannot be serialised: {why}")
+
+
+def _signature(function: Callable[..., object]) -> inspect.Signature:
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format
+
+        return inspect.signature(function, annotation_format=Format.FORWARDREF)
+    return inspect.signature(function)
+
+
+def _hints(job: str, function: Callable[..., object]) -> dict[str, Any]:
+    """The parameters' annotations, resolved; that of the result does not matter here."""
+    inner = inspect.unwrap(function)
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format, get_annotations
+
+        raw = dict(get_annotations(inner, format=Format.FORWARDREF))
+    else:
+        raw = dict(getattr(inner, "__annotations__", {}))
+    raw.pop("return", None)
+    if not raw:
+        return {}
+    try:
+        return get_type_hints(
+            SimpleNamespace(__annotations__=raw),
+            globalns=getattr(inner, "__globals__", {}),
+            include_extras=True,
+        )
+    except Exception as error:
+        raise JobDefinitionError(
+            f"the annotations of job {job!r} cannot be resolved: {error}; a worker needs them at run time, "
+            "so import their types outside `if TYPE_CHECKING`"
+        ) from error

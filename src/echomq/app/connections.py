@@ -1,0 +1,133 @@
+"""An app's connectors: a blocking one for all threads, an awaited one for each event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
+
+from echomq.identity.errors import InvalidInputError
+from echomq.wire import aconnect, connect
+from echomq.wire.source import FixedSource, Source
+from echomq.wire.url import parse_url
+
+if TYPE_CHECKING:
+    from echomq.wire import AsyncConnector, Connector
+
+ENV_URL = "ECHOMQ_URL"
+
+
+class _Awaited:
+    """The connector of one event loop, closed at the latest when the loop ends.
+
+    The loop's own runner ends every asynchronous generator that is still open, so one that holds the
+    connector spares `asyncio.run(main())` a close of its own.
+    """
+
+    def __init__(self, source: Source, fence: str) -> None:
+        self._generator = self._hold(source, fence)
+        self._opening = asyncio.ensure_future(anext(self._generator))
+
+    async def get(self) -> AsyncConnector:
+        if not self._opening.done():
+            # A caller that gives up does not take the connector from the others that wait for it.
+            await asyncio.wait([self._opening])
+        return self._opening.result()
+
+    @property
+    def failed(self) -> bool:
+        opening = self._opening
+        return opening.done() and (opening.cancelled() or opening.exception() is not None)
+
+    async def close(self) -> None:
+        with contextlib.suppress(Exception):
+            await self._opening
+        await self._generator.aclose()
+
+    @staticmethod
+    async def _hold(source: Source, fence: str) -> AsyncGenerator[AsyncConnector, None]:
+        async with aconnect(source, fence=fence) as connector:
+            yield connector
+
+
+class Connections:
+    """Where an app's server is, and the connectors to it. Connectors find their own way through a fork."""
+
+    def __init__(self, url: str | None, home: str | os.PathLike[str] | None, durable: bool, fence: str) -> None:
+        if url is not None and (home is not None or durable):
+            raise InvalidInputError(f"EchoMQ takes a url ({url!r}) or the embedded server's home and durable, not both")
+        if url is None and home is None and not durable:
+            url = os.environ.get(ENV_URL) or None
+        # Parsed here, so that a wrong URL is refused where it is written.
+        self._target = None if url is None else parse_url(url)
+        self._home = home
+        self._durable = durable
+        self._fence = fence
+        self._lock = threading.Lock()
+        self._blocking: Connector | None = None
+        self._awaited = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Awaited]()
+        _every.add(self)
+
+    def __repr__(self) -> str:
+        if self._target is not None:
+            return self._target.address
+        return f"embedded server in {os.fspath(self._home)}" if self._home is not None else "embedded server"
+
+    def source(self) -> Source:
+        """A source of the app's server, for one connector more."""
+        if self._target is not None:
+            return FixedSource(self._target)
+        # Imported when used: most deployments name their server.
+        from echomq.wire.embedded import EmbeddedSource
+
+        return EmbeddedSource(self._home, durable=self._durable)
+
+    def blocking(self) -> Connector:
+        """The connector for threads, opened by the first that asks."""
+        if (connector := self._blocking) is None:
+            with self._lock:
+                if (connector := self._blocking) is None:
+                    connector = self._blocking = connect(self.source(), fence=self._fence)
+        return connector
+
+    async def awaited(self) -> AsyncConnector:
+        """The running loop's connector, opened by the first task that asks."""
+        loop = asyncio.get_running_loop()
+        held = self._awaited.get(loop)
+        if held is None or held.failed:
+            held = self._awaited[loop] = _Awaited(self.source(), self._fence)
+        return await held.get()
+
+    def close(self) -> None:
+        """Closes the blocking connector; the next use opens another."""
+        with self._lock:
+            connector, self._blocking = self._blocking, None
+        if connector is not None:
+            connector.close()
+
+    async def aclose(self) -> None:
+        """Closes the running loop's connector, and the blocking one."""
+        held = self._awaited.pop(asyncio.get_running_loop(), None)
+        if held is not None:
+            await held.close()
+        await asyncio.to_thread(self.close)
+
+    def after_fork(self) -> None:
+        """In a child: the lock may have been held by a thread that does not live here."""
+        self._lock = threading.Lock()
+
+
+_every: weakref.WeakSet[Connections] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for each in tuple(_every):
+        each.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,142 @@
+"""What a worker does with a job in hand: decode it, find its function, call it, say what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Awaitable, Mapping
+from contextvars import copy_context
+from typing import Any, Final
+
+from echomq.app.control import Snooze
+from echomq.app.envelope import Envelope, decode
+from echomq.app.errors import EnvelopeError
+from echomq.app.job import JobFunction
+from echomq.app.patience import Patience, nearest
+from echomq.identity.minter import wall_clock_ms
+from echomq.protocol.backoff import delay_ms
+from echomq.protocol.replies import Claimed
+from echomq.runtime.outcome import DONE, Bury, Later, Outcome, Retry, failure_text
+from echomq.runtime.runner import InThread
+
+log: Final = logging.getLogger("echomq.worker")
+
+
+class Dispatch:
+    """The handler of a worker's consumers: `route` is called on the loop and never blocks it."""
+
+    def __init__(self, jobs: Mapping[str, JobFunction[..., Any]], patience: Patience) -> None:
+        self._jobs = jobs
+        self._patience = patience
+        self.in_threads = set[Run]()
+        """Calls of plain functions that have not returned."""
+
+    def route(self, claimed: Claimed) -> Outcome | InThread | Awaitable[Outcome]:
+        """An outcome at once for what cannot be run, else the work: awaited, or in a thread."""
+        try:
+            envelope = decode(claimed.payload)
+            job = self._jobs.get(envelope.job)
+            if job is None:
+                return self._unknown(claimed, envelope.job)
+            if envelope.expires_ms is not None and wall_clock_ms() > envelope.expires_ms:
+                return Bury(f"expired: it was not to start after {envelope.expires_ms} (Unix ms)")
+            args, kwargs = job.arguments.incoming(envelope.args, envelope.kwargs)
+        except EnvelopeError as error:
+            return Bury(str(error))
+        run = Run(claimed, job, envelope)
+        if job.is_coroutine:
+            return run.awaited(args, kwargs)
+        # The context of the loop at this moment, as `asyncio.to_thread` would hand it on.
+        context = copy_context()
+        return InThread(lambda: context.run(self._call, run, args, kwargs))
+
+    def _call(self, run: Run, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        self.in_threads.add(run)
+        try:
+            return run.called(args, kwargs)
+        finally:
+            self.in_threads.discard(run)
+
+    def _unknown(self, claimed: Claimed, name: str) -> Outcome:
+        wait_ms = self._patience.wait_ms(claimed.id, claimed.attempts)
+        near = nearest(name, self._jobs)
+        if wait_ms is None:
+            return Bury(f"unknown job {name!r}; this worker knows: {near}")
+        log.warning("%s: unknown job %r, again in %d ms; this worker knows: %s", claimed.id, name, near, wait_ms)
+        return Later(wait_ms)
+
+
+class Run:
+    """One call of a job's function, and its outcome."""
+
+    __slots__ = ("_claimed", "_envelope", "_job", "_started")
+
+    def __init__(self, claimed: Claimed, job: JobFunction[..., Any], envelope: Envelope) -> None:
+        self._claimed = claimed
+        self._job = job
+        self._envelope = envelope
+        self._started = time.perf_counter()
+
+    async def awaited(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Outcome:
+        """Calls a coroutine function and awaits it, within `timeout_ms` if the envelope has one."""
+        return await self._await(self._job.function(*args, **kwargs))
+
+    def called(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        """Calls a plain function. What it gives to be awaited is handed back to the loop, to be awaited there."""
+        self._started = time.perf_counter()
+        try:
+            value = self._job.function(*args, **kwargs)
+        except BaseException as error:  # noqa: BLE001  (a SystemExit in a job is the job's failure)
+            return self._failed(error)
+        return self._await(value) if inspect.isawaitable(value) else self._done()
+
+    async def _await(self, work: Any) -> Outcome:
+        timeout_ms = self._envelope.timeout_ms
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1_000) as limit:
+                await work
+        except (asyncio.CancelledError, KeyboardInterrupt) as error:
+            task = asyncio.current_task()
+            if isinstance(error, KeyboardInterrupt) or task is None or task.cancelling():
+                raise  # the worker is ending, or the job is taken back
+            return self._failed(error)
+        except BaseException as error:  # noqa: BLE001  (a SystemExit in a job is the job's failure)
+            if limit.expired():
+                error = TimeoutError(f"not done after {timeout_ms} ms").with_traceback(error.__traceback__)
+            return self._failed(error)
+        return self._done()
+
+    def _done(self) -> Outcome:
+        if log.isEnabledFor(logging.INFO):
+            log.info("%s done, %s", self._who(), self._took())
+        return DONE
+
+    def _failed(self, error: BaseException) -> Outcome:
+        if isinstance(error, Snooze):
+            log.info("%s snoozes for %d ms, %s", self._who(), error.delay_ms, self._took())
+            return Later(error.delay_ms)
+        failures = self._claimed.failures + 1
+        most = self._envelope.max_attempts or self._job.options.max_attempts
+        if error.__traceback__ is not None:
+            # The first frame is ours, and says nothing.
+            error.__traceback__ = error.__traceback__.tb_next
+        wait_ms = 0 if failures >= most else self._backoff_ms(failures)
+        # The error itself is logged by the consumer, with the server's verdict.
+        log.info("%s failed, %s", self._who(), self._took())
+        return Retry(failure_text(error), delay_ms=wait_ms, max_attempts=most)
+
+    def _backoff_ms(self, failures: int) -> int:
+        policy = self._job.options.backoff
+        try:
+            return delay_ms(policy, failures)
+        except Exception:
+            log.exception("the backoff of job %s, %r, gives no delay; it is taken as 1000 ms", self._job.name, policy)
+            return 1_000
+
+    def _who(self) -> str:
+        return f"{self._claimed.id} {self._job.name} attempt {self._claimed.failures + 1}"
+
+    def _took(self) -> str:
+        return f"{(time.perf_counter() - self._started) * 1_000:.1f} ms"

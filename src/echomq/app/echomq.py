@@ -1,0 +1,270 @@
+"""`EchoMQ`, the object an application begins with: its server, its jobs, and how they are sent."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Coroutine
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
+
+from echomq.app.connections import Connections
+from echomq.app.errors import BlockingCallWarning, JobDefinitionError
+from echomq.app.job import CoroutineJob, JobFunction, JobOptions, PlainJob, When, check_function
+from echomq.app.naming import job_name
+from echomq.identity.errors import EchoMQError
+from echomq.identity.minter import mint
+from echomq.protocol.backoff import Fixed, Policy, check_policy
+from echomq.protocol.call import Call, Plan
+from echomq.protocol.checks import MAX_PAYLOAD, integer, name_of
+from echomq.protocol.errors import WireError
+from echomq.protocol.keys import check_queue
+from echomq.protocol.replies import Admission
+from echomq.runtime.dial import Dial
+from echomq.wire.options import FENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from echomq.wire import AsyncConnector, Connector
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+MAX_ATTEMPTS: Final = 3
+BACKOFF: Final = Fixed(1_000)
+_MINTS: Final = 100
+"""Duplicates in a row of freshly minted ids that no accident explains."""
+
+
+class EchoMQ:
+    """An application's jobs and the server they wait on.
+
+    The server is `url`, else `$ECHOMQ_URL`, else the embedded server in `home` (else `$ECHOMQ_HOME`, else
+    `.echomq` in the project); `durable` asks that one for an fsync on every write. Nothing is connected
+    before it is used. It may be used from any thread, on any event loop, and in a forked child.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        default_queue: str = "default",
+        home: str | os.PathLike[str] | None = None,
+        durable: bool = False,
+        fence: str = FENCE,
+        max_payload: int = MAX_PAYLOAD,
+    ) -> None:
+        self.default_queue = check_queue(default_queue)
+        self.max_payload = integer("max_payload", max_payload, least=1, most=MAX_PAYLOAD)
+        self._fence = fence
+        self._connections = Connections(url, home, durable, fence)
+        self._jobs: dict[str, JobFunction[..., Any]] = {}
+        self._warned = False
+
+    def __repr__(self) -> str:
+        return f"<EchoMQ on {self._connections!r}, {len(self._jobs)} jobs>"
+
+    @property
+    def jobs(self) -> Mapping[str, JobFunction[..., Any]]:
+        """The app's jobs by name."""
+        return MappingProxyType(self._jobs)
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that the app's jobs use, in the order of their first use."""
+        return tuple(dict.fromkeys(job.queue for job in self._jobs.values()))
+
+    # A coroutine function is also a function that returns some R; the first overload that fits is the right one.
+    @overload
+    def job(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> CoroutineJob[P, R]: ...
+
+    @overload
+    def job(self, function: Callable[P, R], /) -> PlainJob[P, R]: ...
+
+    @overload
+    def job(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        max_attempts: int = MAX_ATTEMPTS,
+        backoff: Policy = BACKOFF,
+    ) -> JobDecorator: ...
+
+    def job(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        max_attempts: int = MAX_ATTEMPTS,
+        backoff: Policy = BACKOFF,
+    ) -> Any:
+        """Makes a function a job: `@mq.job`, or `@mq.job(queue="mail", max_attempts=5)`.
+
+        `name` is what payloads carry: by default `module.function`; give one of your own if the function may
+        move while jobs wait. After `max_attempts` failures a job is buried; `backoff` is the wait before each
+        retry.
+        """
+        decorate = JobDecorator(self, name, queue, max_attempts, backoff)
+        return decorate if function is None else decorate(function)
+
+    def add(self, job: JobFunction[..., Any]) -> None:
+        """Registers a job; refuses a name that another function has."""
+        other = self._jobs.get(job.name)
+        if other is not None and not _same_place(other.function, job.function):
+            raise JobDefinitionError(
+                f"two jobs are named {job.name!r}, {_place(other.function)} and {_place(job.function)}: "
+                "give one of them another name=..."
+            )
+        self._jobs[job.name] = job
+
+    def connection(self) -> Connector:
+        """The app's blocking connector, for the verbs: `mq.connection().run(metrics.counts("mail"))`."""
+        return self._connections.blocking()
+
+    async def aconnection(self) -> AsyncConnector:
+        """The app's connector on the running loop."""
+        return await self._connections.awaited()
+
+    def dial(self) -> Dial:
+        """The app's server, for loops and connectors of your own."""
+        return Dial(self._connections.source, fence=self._fence)
+
+    def use_server(self, url: str) -> None:
+        """Uses another server from now on. Connectors that are open stay with the one they know."""
+        self._connections = Connections(url, None, False, self._fence)
+
+    def run(self, call: Call[T] | Plan[T]) -> T:
+        """Runs a verb: `mq.run(repeat.cancel("mail", "digest"))`."""
+        return self.connection().run(call)
+
+    async def arun(self, call: Call[T] | Plan[T]) -> T:
+        """Runs a verb, awaited."""
+        return await (await self.aconnection()).run(call)
+
+    def admit(self, name: str, queue: str, payload: bytes, when: When) -> str:
+        """Sends a payload under a fresh id, which is returned."""
+        self._warn_on_a_loop()
+        return self.run(_admission(name, queue, payload, when))
+
+    async def aadmit(self, name: str, queue: str, payload: bytes, when: When) -> str:
+        """`admit`, awaited."""
+        return await self.arun(_admission(name, queue, payload, when))
+
+    def _warn_on_a_loop(self) -> None:
+        asyncio = sys.modules.get("asyncio")
+        if self._warned or asyncio is None:
+            return
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._warned = True
+        warnings.warn(
+            "enqueue() blocks the running event loop until the server answers; await aenqueue() instead",
+            BlockingCallWarning,
+            stacklevel=4,
+        )
+
+    def close(self) -> None:
+        """Closes the blocking connector; a later use opens it again."""
+        self._connections.close()
+
+    async def aclose(self) -> None:
+        """Closes the running loop's connector, and the blocking one."""
+        await self._connections.aclose()
+
+    def __enter__(self) -> EchoMQ:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> EchoMQ:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class JobDecorator:
+    """`@mq.job(...)` with its options checked, waiting for the function."""
+
+    def __init__(self, mq: EchoMQ, name: str | None, queue: str | None, max_attempts: int, backoff: Policy) -> None:
+        self._mq = mq
+        self._name = None if name is None else name_of("the name of a job", name)
+        self._queue = mq.default_queue if queue is None else check_queue(queue)
+        self._max_attempts = integer("max_attempts", max_attempts, least=1)
+        self._backoff = check_policy(backoff)
+
+    # See `EchoMQ.job`.
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> CoroutineJob[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> PlainJob[P, R]: ...
+
+    def __call__(self, function: Callable[..., Any], /) -> JobFunction[..., Any]:
+        """The job."""
+        check_function(function)
+        options = JobOptions(self._name or _named(function), self._queue, self._max_attempts, self._backoff)
+        kind = CoroutineJob if _is_coroutine(function) else PlainJob
+        job: JobFunction[..., Any] = kind(self._mq, function, options)
+        self._mq.add(job)
+        return job
+
+
+def _is_coroutine(function: Callable[..., Any]) -> bool:
+    import inspect
+
+    return inspect.iscoroutinefunction(function)
+
+
+def _named(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__qualname__", "")
+    if not name or name.endswith("<lambda>"):
+        raise JobDefinitionError(f"{function!r} has no name of its own: give it one with @mq.job(name=...)")
+    return job_name(function)
+
+
+def _same_place(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    # A module that is imported again (a reload, a notebook's cell, a script that a worker imports by its
+    # name) brings the same function once more.
+    return _place(one) == _place(other)
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return repr(function)
+    return f"{function.__qualname__} ({code.co_filename}:{code.co_firstlineno})"
+
+
+def _admission(name: str, queue: str, payload: bytes, when: When) -> Plan[str]:
+    """A job admitted under a fresh id; under another when the first send finds it taken (protocol §1)."""
+    for _ in range(_MINTS):
+        job_id = mint()
+        try:
+            verdict = yield when.admit(queue, job_id, payload)
+        except WireError as error:
+            error.add_note(f"the job {name!r} has the id {job_id}: its state there tells whether it was admitted")
+            raise
+        if verdict is not Admission.DUPLICATE:
+            return job_id
+    raise EchoMQError(
+        f"job {name!r}: {_MINTS} fresh ids in a row were taken; does another host use this one's clock and node?"
+    )

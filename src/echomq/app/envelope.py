@@ -1,0 +1,75 @@
+"""The payload of an app job: the JSON of protocol §13, written and read by msgspec."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from echomq.app.arguments import Arguments
+from echomq.app.errors import EnvelopeError
+from echomq.app.plain import encode_value
+from echomq.protocol.checks import MAX_MS, MAX_PAYLOAD
+from echomq.protocol.errors import PayloadTooLargeError
+
+VERSION: Final = 1
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """What an app job carries. Members that this client does not know are left where they are: in the row."""
+
+    v: int
+    job: str
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    max_attempts: Positive | None = None
+    timeout_ms: Positive | None = None
+    expires_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_MS)] | None = None
+    slot_ms: int | None = None
+    codec: str | None = None
+    meta: dict[str, Any] | None = None
+
+
+_decode: Final = msgspec.json.Decoder(Envelope).decode
+
+
+def encode(
+    arguments: Arguments,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    *,
+    max_attempts: int | None = None,
+    max_bytes: int = MAX_PAYLOAD,
+) -> bytes:
+    """The payload for a call of a job; refuses what a worker could not read back as it was."""
+    arguments.outgoing(args, kwargs)
+    members: dict[str, object] = {"v": VERSION, "job": arguments.job, "args": args, "kwargs": kwargs}
+    if max_attempts is not None:
+        members["max_attempts"] = max_attempts
+    try:
+        payload = encode_value(members)
+    except Exception as error:
+        raise arguments.culprit(args, kwargs, error) from error
+    if len(payload) > max_bytes:
+        raise PayloadTooLargeError(
+            f"the payload of job {arguments.job!r} is {len(payload):,} bytes; "
+            f"at most {max_bytes:,} are allowed: keep large data elsewhere and send where it is"
+        )
+    return payload
+
+
+def decode(payload: bytes) -> Envelope:
+    """The envelope in a payload; `EnvelopeError`, whose text is fit for the morgue, when there is none."""
+    try:
+        envelope = _decode(payload)
+    except RecursionError:
+        raise EnvelopeError("payload is not an envelope: nested too deeply") from None
+    except Exception as error:  # noqa: BLE001  (bytes from anywhere: nothing in them may stop a worker)
+        raise EnvelopeError(f"payload is not an envelope: {error}") from None
+    if envelope.v != VERSION:
+        raise EnvelopeError(f"payload is an envelope of version {envelope.v}; this worker reads version {VERSION}")
+    if envelope.codec is not None:
+        raise EnvelopeError(f"payload is encoded by the codec {envelope.codec!r}, which this worker does not have")
+    return envelope

@@ -1,0 +1,112 @@
+"""What JSON carries unaltered without an annotation's help, and what msgspec would alter in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from math import isfinite
+from pathlib import PurePath
+from types import UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin
+
+import msgspec
+
+_LEAVES: Final = frozenset({str, int, bool, type(None)})
+_CONTAINERS: Final = frozenset({dict, list, tuple, Mapping, Sequence})
+
+_FIELDS: Final = ("__dataclass_fields__", "__attrs_attrs__")
+
+
+def is_loose(annotation: object) -> bool:
+    """Whether an annotation leaves (part of) a value to what JSON makes of it: none, `Any`, `dict`, `list[Any]`..."""
+    if annotation is Any or annotation is object or annotation in _CONTAINERS:
+        return True
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return is_loose(get_args(annotation)[0])
+    parts = [part for part in get_args(annotation) if part is not type(None) and part is not Ellipsis]
+    if origin in (Union, UnionType):
+        return all(map(is_loose, parts))
+    return origin in _CONTAINERS and any(map(is_loose, parts))
+
+
+def altered(value: object) -> str | None:
+    """Why JSON would not carry `value` as it is, with the path inside it; None when it would."""
+    return _altered(value, "", 0)
+
+
+def _altered(value: object, path: str, depth: int) -> str | None:
+    kind = type(value)
+    if kind in _LEAVES or isinstance(value, (str, int)):
+        return None
+    if isinstance(value, float):
+        return None if isfinite(value) else _at(path, f"{value!r} has no form in JSON")
+    if depth > 500:
+        return _at(path[:40] + "...", "it is nested too deeply, or holds itself")
+    if isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            if why := _altered(item, f"{path}[{index}]", depth + 1):
+                return why
+        return None
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                return _at(path, f"the key {key!r} is {_an(type(key))}: annotate it, as in dict[int, str]")
+            if why := _altered(item, f"{path}[{key!r}]", depth + 1):
+                return why
+        return None
+    try:
+        encode_value(value)
+    except Exception as error:  # noqa: BLE001  (a value's own hooks may raise anything)
+        return _at(path, reason(error))
+    return _at(path, f"{_an(kind)} arrives as something else unless the annotation names its type")
+
+
+def not_finite(value: object) -> bool:
+    """Whether a NaN or an infinity hides in `value`: msgspec writes both as null."""
+    if isinstance(value, float):
+        return not isfinite(value)
+    if isinstance(value, dict):
+        return any(map(not_finite, value.values()))
+    if isinstance(value, (list, tuple)):
+        return any(map(not_finite, value))
+    if type(value) in _LEAVES or isinstance(value, (str, bytes)):
+        return False
+    if isinstance(value, (AbstractSet, msgspec.Struct)) or any(hasattr(value, mark) for mark in _FIELDS):
+        return not_finite(msgspec.to_builtins(value, enc_hook=enc_hook, str_keys=True))
+    return False
+
+
+def enc_hook(value: object) -> object:
+    """What msgspec does not know: paths travel as text."""
+    if isinstance(value, PurePath):
+        return str(value)
+    kind = type(value)
+    raise TypeError(f"{kind.__module__}.{kind.__qualname__} is not JSON".removeprefix("builtins."))
+
+
+def dec_hook(kind: type, value: object) -> object:
+    """The way back, by the annotation `kind`."""
+    if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):
+        return kind(value)
+    raise TypeError(f"{getattr(kind, '__qualname__', kind)} cannot be made from JSON")
+
+
+encode_value: Final = msgspec.json.Encoder(enc_hook=enc_hook).encode
+"""Any value as JSON."""
+
+
+def reason(error: Exception) -> str:
+    """Why a value could not be encoded or decoded, in a few words."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply, or holds itself"
+    return str(error) or type(error).__name__
+
+
+def _an(kind: type) -> str:
+    name = kind.__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def _at(path: str, why: str) -> str:
+    return f"at {path}: {why}" if path else why

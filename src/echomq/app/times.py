@@ -1,0 +1,100 @@
+"""Datetimes and spans of time as the protocol's milliseconds, rounded up: never early."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from echomq.identity.errors import InvalidInputError
+from echomq.protocol.checks import MAX_MS
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+_ZERO: Final = timedelta(0)
+
+
+class Span(NamedTuple):
+    """The keywords that a span of time is written with."""
+
+    weeks: float = 0
+    days: float = 0
+    hours: float = 0
+    minutes: float = 0
+    seconds: float = 0
+    milliseconds: float = 0
+
+
+_NONE: Final = Span()
+
+
+def instant_ms(what: str, when: datetime) -> int:
+    """An aware datetime as Unix ms, rounded up; anything before 1970 is 0."""
+    if not isinstance(when, datetime):
+        raise InvalidInputError(
+            f"{what} takes an aware datetime, not {type(when).__name__}: {when!r}; for a span of time use after(...)"
+        )
+    if when.utcoffset() is None:
+        raise InvalidInputError(
+            f"{what} takes an aware datetime, and {when!r} is naive: give it its zone, "
+            "as in datetime.now(UTC) or when.replace(tzinfo=ZoneInfo('Europe/Berlin'))"
+        )
+    return max(0, -((_EPOCH - when) // _MS))
+
+
+def duration(what: str, whole: timedelta | None, parts: Span) -> timedelta:
+    """The span that a caller gave, as a timedelta or in keywords."""
+    if whole is None:
+        if parts == _NONE:
+            raise InvalidInputError(
+                f"{what} needs a span of time above zero, as in {what}(minutes=5) or {what}(timedelta(minutes=5))"
+            )
+        try:
+            return timedelta(**parts._asdict())
+        except (TypeError, ValueError, OverflowError) as error:
+            given = ", ".join(f"{name}={value!r}" for name, value in parts._asdict().items() if value != 0)
+            raise InvalidInputError(f"{what}({given}) is not a span of time: {error}") from None
+    if not isinstance(whole, timedelta):
+        raise InvalidInputError(
+            f"{what} takes a timedelta or keywords such as minutes=5, not {type(whole).__name__}: {whole!r}"
+        )
+    if parts != _NONE:
+        raise InvalidInputError(f"{what} takes a timedelta or keywords such as minutes=5, not both")
+    return whole
+
+
+def span_ms(what: str, whole: timedelta | None, parts: Span = _NONE) -> int:
+    """A span above zero in ms, rounded up."""
+    span = duration(what, whole, parts)
+    if span <= _ZERO:
+        raise InvalidInputError(f"{what} needs a span of time above zero, not {_shown(span)}")
+    return _within(what, -(-span // _MS), span)
+
+
+def period_ms(what: str, whole: timedelta | None, parts: Span = _NONE) -> int:
+    """A period above zero in ms. It is not rounded: a rounded period drifts from the one that was meant."""
+    span = duration(what, whole, parts)
+    if span <= _ZERO:
+        raise InvalidInputError(f"{what} needs a period above zero, not {_shown(span)}")
+    if span % _MS:
+        raise InvalidInputError(f"{what} needs a whole number of milliseconds, not {_shown(span)}")
+    return _within(what, span // _MS, span)
+
+
+def first_ms(what: str, span: timedelta) -> int:
+    """How long until a first run, in ms, rounded up; zero is at once."""
+    if not isinstance(span, timedelta):
+        raise InvalidInputError(f"{what} must be a timedelta, not {type(span).__name__}: {span!r}")
+    if span < _ZERO:
+        raise InvalidInputError(f"{what} must be zero or more, not {_shown(span)}")
+    return _within(what, -(-span // _MS), span)
+
+
+def _within(what: str, ms: int, span: timedelta) -> int:
+    if ms > MAX_MS:
+        raise InvalidInputError(f"{what} is {_shown(span)}; at most {MAX_MS} ms are allowed")
+    return ms
+
+
+def _shown(span: timedelta) -> str:
+    # str(timedelta(seconds=-1)) is "-1 day, 23:59:59", which nobody wrote.
+    return f"{span.total_seconds():g} s"
