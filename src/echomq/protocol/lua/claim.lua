@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- claim: up to n jobs in hand under one deadline, flat work and lanes by turn (protocol §5, §6, §12.2, §12.3).
 -- With L lanes on the ring the flat set is one more seat: nobody waits for more than L other claims. `turn`
--- counts the lane claims since the flat set was last served.
+-- counts the lane claims that still go before the flat set's next.
 -- KEYS[1] -> pending   KEYS[2] -> active
 -- ARGV[1] -> lease ms  ARGV[2] -> n
 -- returns the claim's reply of lib/claimed; why is '' when n were found, else empty, paused, ceiling or rate
@@ -36,12 +36,16 @@ if want > 0 then
       from_flat(want - taken)
       break
     end
-    turn = turn or tonumber(redis.call('GET', base .. 'turn') or nil) or 0
-    if turn < lanes and from_lanes(one) then
-      turn = turn + 1
+    turn = math.min(turn or tonumber(redis.call('GET', base .. 'turn') or nil) or 0, lanes)
+    if turn > 0 and from_lanes(one) then
+      turn = turn - 1
     else
       from_flat(1)
-      if taken > before then turn = 0 elseif not from_lanes(one) then break end
+      if taken > before then
+        turn = redis.call('LLEN', base .. 'ring')
+      elseif not from_lanes(one) then
+        break
+      end
     end
   end
   if turn then redis.call('SET', base .. 'turn', turn) end
