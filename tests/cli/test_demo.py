@@ -48,7 +48,7 @@ def files(tmp_path: Path) -> Path:
         b"not\xffutf8\xfe",
         "gr\u00fc\u00df \u2603".encode(),
         b"'quoted\"",
-        b"[red]rich[/]",
+        b"[red]rich[red]",
         b" ",
         b"\\",
         b"-x",

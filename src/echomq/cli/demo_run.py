@@ -81,7 +81,9 @@ class _Run:
         self._mark = 0
         self._idle = False
         self._speed = Speed()
-        self._recurrence = demo.tick.every(timedelta(milliseconds=PERIOD_MS), name="tick")
+        period = timedelta(milliseconds=PERIOD_MS)
+        # Not at once: the worker is still starting, and its start is not lateness.
+        self._recurrence = demo.tick.every(period, name="tick", first_in=period)
 
     def to_its_end(self) -> Ended:
         """Enqueue everything, wait for it, end the recurrence, and wait until the queue is empty."""
