@@ -141,7 +141,7 @@ class AsyncConnector:
             if self._keeper is not None:
                 self._keeper.cancel()
                 await asyncio.wait([self._keeper])
-            if self._lease is not None and carrier.link is not None:
+            if self._lease is not None and carrier.link is not None and not carrier.parked:
                 seconds = self._options.timeout
                 await _drive(node.leave(self._lease), lambda call: carrier.enter(call, seconds))
             await carrier.close()
@@ -174,7 +174,8 @@ class AsyncConnector:
     async def _keep_node(self, lease: node.NodeLease, leased: asyncio.Future[None]) -> None:
         try:
             while True:
-                await self.run(lease.keep())
+                if self._carrier is not None and not self._carrier.parked:
+                    await self.run(lease.keep())
                 if not leased.done():
                     leased.set_result(None)
                 await asyncio.sleep(max(1.0, lease.wait_s()))

@@ -112,6 +112,11 @@ class Carrier:
         if link is not None and len(link.pipe.sent) == 1 and link.pipe.sent[0].sink is future:
             link.drop("its blocking command was cancelled")
 
+    @property
+    def parked(self) -> bool:
+        """Whether a command without a limit is under way, behind which any other would wait."""
+        return self.link is not None and any(entry.timeout is None for entry in self.link.pipe.sent)
+
     # Deadlines
 
     def _watch_until(self, deadline: float) -> None:

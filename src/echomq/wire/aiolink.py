@@ -48,7 +48,7 @@ class Link(asyncio.Protocol):
         self.waiting_for = ""
         self.paused = False
         self.gone: asyncio.Future[None] = self._loop.create_future()
-        self.over = False
+        self.ended = ""
         self.fd = -1
         self._transport: asyncio.Transport | None = None
 
@@ -67,7 +67,10 @@ class Link(asyncio.Protocol):
         except OSError as error:
             raise ConnectError(f"cannot connect to {address}: {error.strerror or error}") from error
         except DisconnectedError as error:
-            raise ConnectError(f"cannot connect to {address}: it closed the connection ({error})") from error
+            # A server that is full closes at once, and its reason may be lost with the connection.
+            raise ConnectError(
+                f"cannot connect to {address}: it closed the connection ({self.ended}); is it at its maxclients?"
+            ) from error
 
     async def _open(self, tls: ssl.SSLContext | None) -> None:
         target, loop = self.target, self._loop
@@ -96,7 +99,11 @@ class Link(asyncio.Protocol):
         futures = [self._loop.create_future() for _ in calls]
         entries = deque(Entry(call, future, pack(call)) for call, future in zip(calls, futures, strict=True))
         self.write(entries)
-        await asyncio.wait(futures)
+        try:
+            await asyncio.wait(futures)
+        finally:
+            for future in futures:
+                future.cancel()
         errors = [future.exception() for future in futures]
         if fatal := next((e for e in errors if e is not None and not isinstance(e, ServerError)), None):
             raise fatal
@@ -164,9 +171,9 @@ class Link(asyncio.Protocol):
         self._end(reason)
 
     def _end(self, reason: str) -> None:
-        if self.over:
+        if self.ended:
             return
-        self.over = True
+        self.ended = reason
         for entry in self.pipe.sent:
             future = entry.sink
             if future is not None and not future.done():

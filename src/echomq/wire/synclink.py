@@ -199,6 +199,10 @@ class SyncLink:
             sent = self._sock.send(self._out[: _CHUNK * 4])
         except _NOT_NOW:
             return
+        except (BrokenPipeError, ConnectionResetError):
+            # Its last words, such as being full, may still be there to read.
+            self._out = self._out[:0]
+            return
         self._out = self._out[sent:]
 
     def _receive(self, deadline: float) -> bytes:

@@ -134,7 +134,7 @@ def _credentials(parts: SplitResult) -> tuple[str | None, str | None]:
     user = unquote(parts.username) if parts.username else None
     password = unquote(parts.password) if parts.password is not None else None
     # An empty pair, as in redis://:@host, means none.
-    return user, password if password or user else None
+    return user, password or None
 
 
 def _options(parts: SplitResult, shown: str) -> dict[str, str]:

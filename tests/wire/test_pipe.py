@@ -1,0 +1,186 @@
+"""The order of calls and replies on one connection, without a socket."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from echomq.identity.errors import InvalidInputError
+from echomq.protocol.call import Call, Reply
+from echomq.protocol.errors import StaleTokenError, UnexpectedReplyError
+from echomq.protocol.replies import as_int
+from echomq.wire.commands import check_command
+from echomq.wire.pipe import Entry, Pipe, outcome
+from echomq.wire.resp import ErrorReply, pack, raw
+from support.scripted import TextScript
+
+A = TextScript("a", "return 1")
+B = TextScript("b", "return 2")
+
+NOSCRIPT = b"-NOSCRIPT No matching script.\r\n"
+
+
+class Waiter:
+    def __init__(self) -> None:
+        self.left = False
+
+    def done(self) -> bool:
+        return self.left
+
+
+def entry(call: Call[int]) -> Entry[Waiter]:
+    return Entry(call, Waiter(), pack(call))
+
+
+def scripted(script: TextScript, name: str) -> Entry[Waiter]:
+    return entry(Call("run", (f"emq:{{q}}:{name}",), (), as_int, script=script, subject=name))
+
+
+def plain(name: str) -> Entry[Waiter]:
+    return entry(Call("get", (f"emq:{{q}}:{name}",), (), as_int, command="GET", subject=name))
+
+
+def subjects(done: list[tuple[Entry[Waiter], Reply | ErrorReply]]) -> list[tuple[str, object]]:
+    return [(each.call.subject, answer) for each, answer in done]
+
+
+def test_replies_meet_calls_in_order_whatever_the_pieces() -> None:
+    pipe: Pipe[Waiter] = Pipe()
+    assert pipe.take(deque([plain("x"), plain("y")])).count(b"GET") == 2
+    assert pipe.feed(b":1\r") == []
+    assert subjects(pipe.feed(b"\n:2\r\n")) == [("x", 1), ("y", 2)]
+
+
+def test_a_call_whose_caller_left_is_not_sent() -> None:
+    pipe: Pipe[Waiter] = Pipe()
+    x, y = plain("x"), plain("y")
+    assert x.sink is not None
+    x.sink.left = True
+    assert pipe.take(deque([x, y])) == y.packed
+
+
+def test_a_call_whose_caller_left_after_the_sending_still_takes_its_reply() -> None:
+    pipe: Pipe[Waiter] = Pipe()
+    x, y = plain("x"), plain("y")
+    pipe.take(deque([x, y]))
+    assert x.sink is not None
+    x.sink.left = True
+    assert subjects(pipe.feed(b":1\r\n:2\r\n")) == [("x", 1), ("y", 2)]
+
+
+def test_what_lacked_its_script_is_sent_again_in_order_after_one_load_each() -> None:
+    pipe: Pipe[Waiter] = Pipe()
+    a1, b1, get, a2 = scripted(A, "a1"), scripted(B, "b1"), plain("get"), scripted(A, "a2")
+    pipe.take(deque([a1, b1, get, a2]))
+    newer = deque([plain("newer")])
+    assert subjects(pipe.feed(NOSCRIPT)) == []
+    assert pipe.take(newer) == b"", "nothing newer leaves before the others have their answers"
+    assert subjects(pipe.feed(NOSCRIPT + b":7\r\n")) == [("get", 7)]
+    assert pipe.take(newer) == b""
+    assert pipe.feed(NOSCRIPT) == []
+    load_a, load_b = (pack(raw("SCRIPT", "LOAD", script.source)) for script in (A, B))
+    last = newer[0].packed
+    assert pipe.take(newer) == load_a + load_b + a1.packed + b1.packed + a2.packed + last
+    answers = b"$2\r\nab\r\n$2\r\ncd\r\n:1\r\n:2\r\n:3\r\n:4\r\n"
+    assert subjects(pipe.feed(answers)) == [("a1", 1), ("b1", 2), ("a2", 3), ("newer", 4)]
+    assert not pipe.sent
+    assert not pipe.missing
+
+
+def test_a_caller_that_left_before_the_second_sending_is_not_run() -> None:
+    pipe: Pipe[Waiter] = Pipe()
+    a1 = scripted(A, "a1")
+    pipe.take(deque([a1]))
+    pipe.feed(NOSCRIPT)
+    assert a1.sink is not None
+    a1.sink.left = True
+    assert pipe.take(deque()) == b""
+    assert not pipe.sent
+
+
+def test_a_script_that_cannot_be_loaded_fails_its_calls_with_the_reason() -> None:
+    pipe: Pipe[Waiter] = Pipe()
+    pipe.take(deque([scripted(A, "a1")]))
+    pipe.feed(NOSCRIPT)
+    pipe.take(deque())
+    [(_, answer)] = pipe.feed(b"-NOPERM no rights\r\n" + NOSCRIPT)
+    assert isinstance(answer, ErrorReply)
+    assert "NOPERM no rights" in answer.text
+
+
+def test_a_script_that_is_flushed_again_and_again_is_given_up() -> None:
+    pipe: Pipe[Waiter] = Pipe()
+    pipe.take(deque([scripted(A, "a1")]))
+    for _ in range(2):
+        assert pipe.feed(NOSCRIPT) == []
+        pipe.take(deque())
+        pipe.feed(b"$2\r\nab\r\n")
+    [(_, answer)] = pipe.feed(NOSCRIPT)
+    assert isinstance(answer, ErrorReply)
+
+
+def test_a_plain_command_s_noscript_is_its_own_reply() -> None:
+    pipe: Pipe[Waiter] = Pipe()
+    pipe.take(deque([plain("x")]))
+    assert len(pipe.feed(NOSCRIPT)) == 1
+
+
+def test_a_push_answers_a_subscribe_in_its_turn_and_takes_no_reply() -> None:
+    pipe: Pipe[Waiter] = Pipe()
+    call = raw("SUBSCRIBE", "c")
+    subscribe = Entry(call, Waiter(), pack(call), push=True)
+    pipe.take(deque([plain("x"), subscribe, plain("y")]))
+    message = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n"
+    confirmed = b">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
+    done = pipe.feed(message + b":1\r\n" + confirmed + message + b":2\r\n")
+    assert [answer for _, answer in done] == [1, None, 2]
+    assert pipe.pushes == [[b"message", b"c", b"m"]] * 2
+
+
+@pytest.mark.parametrize("data", [b"HTTP/1.1 400\r\n", b":1\r\n:2\r\n", b"~1\r\n*1\r\n:1\r\n%1\r\n*0\r\n:1\r\n"])
+def test_a_stream_that_makes_no_sense_is_broken_and_loses_no_earlier_reply(data: bytes) -> None:
+    pipe: Pipe[Waiter] = Pipe()
+    pipe.take(deque([plain("x")]))
+    done = pipe.feed(b":5\r\n" + data)
+    assert subjects(done) == [("x", 5)]
+    assert pipe.broken
+
+
+def test_an_outcome_is_a_value_or_a_typed_error() -> None:
+    call = Call("complete", ("k",), (), as_int, subject="JOBx", token="3")
+    assert outcome(call, 1) == 1
+    stale = outcome(call, ErrorReply("EMQSTALE complete token mismatch"))
+    assert isinstance(stale, StaleTokenError)
+    assert "token 3" in str(stale)
+    assert isinstance(outcome(call, []), UnexpectedReplyError)
+
+
+def test_a_decoder_that_fails_costs_only_its_own_call() -> None:
+    def decode(reply: Reply) -> int:
+        raise KeyError("nothing there")
+
+    error = outcome(Call("get", ("k",), (), decode, command="GET"), 1)
+    assert isinstance(error, UnexpectedReplyError)
+    assert isinstance(error.__cause__, KeyError)
+
+
+@pytest.mark.parametrize("word", [None, True, 1.5 + 2j, ["x"], "\ud800"])
+def test_what_cannot_be_sent_is_named_before_anything_is(word: object) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be sent"):
+        pack(Call("get", ("k",), (word,), as_int, command="GET"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("SUBSCRIBE", "c"), ("multi",), ("Client", "reply", "OFF"), ("SELECT", 1), ("MONITOR",), ("HELLO", 2)],
+)
+def test_commands_that_change_the_connection_are_refused(words: tuple[str | int, ...]) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be sent on a connector"):
+        check_command(words)
+
+
+@pytest.mark.parametrize("words", [(), (1,), ("",)])
+def test_a_command_has_a_name(words: tuple[str | int, ...]) -> None:
+    with pytest.raises(InvalidInputError, match="begins with its name"):
+        raw(*words)
