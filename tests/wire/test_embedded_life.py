@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from echomq.protocol.errors import EmbeddedServerError
-from echomq.wire.embedded import supervisor
+from echomq.wire.embedded import locks, supervisor
 from echomq.wire.embedded.binary import find_binary
 from echomq.wire.embedded.folder import locate
 from echomq.wire.embedded.source import EmbeddedSource
@@ -191,6 +191,22 @@ def test_who_arrives_while_the_server_leaves_gets_one_that_stays(home: Path, mon
         pause.wait(0.04 + turn * 0.01)
     source.prepare()
     assert int(call(home, "DBSIZE")) == 12
+    source.release()
+
+
+def test_nobody_can_arrive_at_a_server_that_is_leaving(home: Path) -> None:
+    source = EmbeddedSource(home)
+    source.prepare()
+    old = server_pid(home)
+    os.kill(old, signal.SIGSTOP)  # its end now takes as long as we like
+    source.release()
+    wait_until(lambda: "stopping server" in (home / "supervisor.log").read_text(), what="the stop")
+    assert locks.is_held(locate(home), home / "users.lock", shared=True)
+    arriving = threading.Thread(target=source.prepare)
+    arriving.start()
+    os.kill(old, signal.SIGCONT)
+    arriving.join()
+    assert server_pid(home) != old
     source.release()
 
 
