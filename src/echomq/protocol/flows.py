@@ -36,6 +36,7 @@ MAX_LEVELS = 8
 
 _ADD = script("flow_add")
 _DELIVER = script("flow_deliver")
+_RECORDED = script("flow_recorded")
 _REJECT = script("flow_reject")
 
 
@@ -124,7 +125,7 @@ def _recorded(parent: Node, child: str) -> Call[bool]:
         (row, row + ":processed", row + ":failed", row + ":unsuccessful"),
         (child,),
         decode,
-        script("flow_recorded"),
+        _RECORDED,
         subject=child,
     )
 

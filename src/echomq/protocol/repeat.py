@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from echomq.protocol.call import Arg, Call, Reply
-from echomq.protocol.checks import check_job, integer, milliseconds, name_of, payload_of
+from echomq.protocol.checks import check_job, encoded, integer, milliseconds, name_of, payload_of
 from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import as_bytes, as_int, as_list, as_text, unexpected
@@ -89,6 +89,7 @@ def _record(queue: str, name: str) -> tuple[str, str]:
     k = keys(queue)
     if not isinstance(name, str) or not name:
         raise InvalidInputError(f"recurrence name must be text, at least one character, not {name!r}")
+    encoded("recurrence name", name)
     return k.repeat, k.repeat_record(name)
 
 

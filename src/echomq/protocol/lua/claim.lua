@@ -13,7 +13,7 @@ local n, refused = natural(ARGV[2]), nil
 deadline, refused = lease_until('claim', ARGV[1])
 if not deadline then return refused end
 if not n or n < 1 then return redis.error_reply('ERR claim n must be a positive integer') end
-local want, why, opens = gate(n)
+local want, why = gate(n)
 
 local function from_flat(limit)
   while limit > 0 do
@@ -49,7 +49,7 @@ if want > 0 then
     end
   end
   if turn then redis.call('SET', base .. 'turn', turn) end
-  if taken < want then why, opens = 'empty', nil end
+  if taken < want then why = 'empty' end
   spend(taken)
 end
-return claimed(why, opens)
+return claimed(why)

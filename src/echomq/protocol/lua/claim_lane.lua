@@ -11,15 +11,15 @@
 local refused
 deadline, refused = lease_until('lane claim', ARGV[2])
 if not deadline then return refused end
-local room, why, opens = gate(100000)
+local room, why = gate(100000)
 local function share(group)
   local weight = 1
   if ARGV[3] == 'weighted' then weight = tonumber(redis.call('HGET', base .. 'gweight', group) or nil) or 1 end
   return math.min(math.max(weight, 1), room)
 end
 if room > 0 then
-  why, opens = '', nil
+  why = ''
   if not from_lanes(share) then why = 'empty' end
   spend(taken)
 end
-return claimed(why, opens)
+return claimed(why)

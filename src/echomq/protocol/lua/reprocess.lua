@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- reprocess: a buried job gets another life; the token stays, failures and lapses start anew (protocol §7).
 -- KEYS[1] -> row   KEYS[2] -> dead   KEYS[3] -> pending
 -- ARGV[1] -> id

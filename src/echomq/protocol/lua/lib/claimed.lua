@@ -1,11 +1,12 @@
--- claimed(why, opens): the reply of a claim (protocol §12.2): {now ms, why, next ms or -1, then id, payload, attempts,
+-- claimed(why): the reply of a claim (protocol §12.2): {now ms, why, next ms or -1, then id, payload, attempts,
 -- failures, stalled, group or '' a job}. `next` is the earliest of schedule, recurrences and a rate window's end.
 -- A claim that found nothing deletes `wake`.
 -- @include hand
-local function claimed(why, opens)
+-- @include gate
+local function claimed(why)
   lease_hands()
   if taken == 0 then redis.call('DEL', base .. 'wake') end
-  local nearest = opens or -1
+  local nearest = why == 'rate' and window_end() or -1
   for _, key in ipairs({ 'schedule', 'repeat', 'cron' }) do
     local head = redis.call('ZRANGE', base .. key, 0, 0, 'WITHSCORES')[2]
     local score = head and math.max(math.ceil(tonumber(head)), 0)
