@@ -321,7 +321,6 @@ def test_a_grouped_job_that_another_client_left_in_the_flat_set_counts_for_its_l
     scene.execute("HSET", scene.keys.glimit, LANES[0], 1)
     scene.execute("ZREM", scene.keys.lane(LANES[0]), stray)
     scene.execute("ZADD", scene.keys.pending, 0, stray)
-    scene.execute("SET", scene.keys.base + "turn", 1)
     assert claimed_ids(scene, 2) == [stray]
     assert scene.execute("HGETALL", scene.keys.gactive) == {LANES[0].encode(): b"1"}
     assert scene.run(
