@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
-from support.runner import Runner, Scene
 
 from echomq.protocol import jobs, repeat
 from echomq.protocol.replies import Idle, Retried
+from support.runner import Runner, Scene
 
 LANES = [f"LAN0000000000{n}" for n in range(9)]
 HOUR = 3_600_000
@@ -270,9 +271,7 @@ def test_the_next_instant_is_told_beside_jobs_too(scene: Scene) -> None:
 
 @pytest.mark.parametrize("lanes", [1, 2, 5])
 @pytest.mark.parametrize("batch", [1, 4])
-def test_nobody_waits_for_more_than_as_many_claims_as_there_are_lanes(
-    scene: Scene, lanes: int, batch: int
-) -> None:
+def test_nobody_waits_for_more_than_as_many_claims_as_there_are_lanes(scene: Scene, lanes: int, batch: int) -> None:
     seats: list[str | None] = [None, *LANES[:lanes]]
     fill(scene, 8)
     for group in LANES[:lanes]:
@@ -286,7 +285,7 @@ def test_nobody_waits_for_more_than_as_many_claims_as_there_are_lanes(
         at = [i for i, who in enumerate(order) if who == seat]
         assert len(at) == 8
         assert at[0] <= lanes
-        assert max(b - a for a, b in zip(at, at[1:], strict=False)) <= len(seats)
+        assert max(b - a for a, b in pairwise(at)) <= len(seats)
 
 
 def test_two_lanes_alternate(scene: Scene) -> None:
@@ -323,7 +322,5 @@ def test_a_grouped_job_that_another_client_left_in_the_flat_set_counts_for_its_l
     scene.execute("ZADD", scene.keys.pending, 0, stray)
     assert claimed_ids(scene, 2) == [stray]
     assert scene.execute("HGETALL", scene.keys.gactive) == {LANES[0].encode(): b"1"}
-    assert scene.run(
-        jobs.retry(scene.queue, stray, 1, delay_ms=0, max_attempts=9, error="e")
-    ) is Retried.SCHEDULED
+    assert scene.run(jobs.retry(scene.queue, stray, 1, delay_ms=0, max_attempts=9, error="e")) is Retried.SCHEDULED
     assert claimed_ids(scene, 2) == [behind]

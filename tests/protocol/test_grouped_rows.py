@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from support.runner import Scene
 
 from echomq.protocol import jobs, metrics
 from echomq.protocol.call import Call
 from echomq.protocol.replies import State, Sweep
+from support.runner import Scene
 
 A, B = "LAN00000000001", "USR0KHTOWnGLuC"
 HOUR = 3_600_000
@@ -65,9 +65,7 @@ def test_every_way_out_of_hand_lowers_the_count_and_leaves_no_zero(scene: Scene,
 
 
 @pytest.mark.parametrize("verb", OUT)
-def test_every_way_out_of_hand_brings_a_lane_at_its_limit_back_with_one_token(
-    scene: Scene, verb: str
-) -> None:
+def test_every_way_out_of_hand_brings_a_lane_at_its_limit_back_with_one_token(scene: Scene, verb: str) -> None:
     scene.run(jobs.enqueue_at(scene.queue, scene.mint(), b"p", at_ms=5))
     (held,) = in_hand(scene, A, limit=1)
     scene.into_lane(A, scene.mint())

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.runner import Scene
 
 from echomq.protocol import jobs, metrics
 from echomq.protocol.call import Call
 from echomq.protocol.errors import StateError
 from echomq.protocol.replies import Completion, Retried
+from support.runner import Scene
 
 LANE = "LAN00000000001"
 

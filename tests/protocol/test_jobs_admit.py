@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from support.runner import Scene, with_args
 
 from echomq.protocol import jobs, metrics
 from echomq.protocol.errors import KindError
 from echomq.protocol.replies import Admission, Completion, State
+from support.runner import Scene, with_args
 
 
 def test_a_flat_admission_writes_exactly_three_fields(scene: Scene) -> None:
@@ -92,9 +92,7 @@ def test_many_admissions_answer_one_by_one_in_order(scene: Scene) -> None:
     first, second, third = scene.minter.mint_many(3)
     scene.run(jobs.enqueue(scene.queue, second, b"there"))
     scene.drop_tokens()
-    answers = scene.run(
-        jobs.enqueue_many(scene.queue, [(first, b"1"), (second, b"2"), (third, b"3"), (first, b"4")])
-    )
+    answers = scene.run(jobs.enqueue_many(scene.queue, [(first, b"1"), (second, b"2"), (third, b"3"), (first, b"4")]))
     assert answers == (
         Admission.ADMITTED,
         Admission.DUPLICATE,

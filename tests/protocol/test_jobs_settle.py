@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.runner import Scene, with_args
 
 from echomq.protocol import jobs, metrics
 from echomq.protocol.call import Call
 from echomq.protocol.errors import ServerError, StaleTokenError, StateError
 from echomq.protocol.replies import Completion, Extension, Retried
+from support.runner import Scene, with_args
 
 
 def in_hand(scene: Scene, payload: bytes = b"p") -> str:
@@ -49,9 +49,7 @@ def test_many_completions_answer_one_by_one(scene: Scene) -> None:
     done, stale, dead = (in_hand(scene) for _ in range(3))
     scene.run(jobs.retry(scene.queue, dead, 1, delay_ms=0, max_attempts=1, error="e"))
     gone = scene.mint()
-    answers = scene.run(
-        jobs.complete_many(scene.queue, [(done, 1), (stale, 2), (dead, 1), (gone, 1), (done, 1)])
-    )
+    answers = scene.run(jobs.complete_many(scene.queue, [(done, 1), (stale, 2), (dead, 1), (gone, 1), (done, 1)]))
     assert answers[0] is Completion.RETIRED
     assert isinstance(answers[1], StaleTokenError)
     assert answers[1].reply == "EMQSTALE complete token mismatch"
@@ -103,9 +101,7 @@ def test_a_ghost_in_hand_is_dropped_by_whoever_settles_it(scene: Scene, verb: st
 def test_a_retry_keeps_the_error_and_the_next_claim_has_the_next_token(scene: Scene) -> None:
     job_id = in_hand(scene)
     before = scene.now_ms()
-    verdict = scene.run(
-        jobs.retry(scene.queue, job_id, 1, delay_ms=60_000, max_attempts=3, error="boom \ud800")
-    )
+    verdict = scene.run(jobs.retry(scene.queue, job_id, 1, delay_ms=60_000, max_attempts=3, error="boom \ud800"))
     after = scene.now_ms()
     assert verdict is Retried.SCHEDULED
     row = scene.row(job_id)
@@ -125,9 +121,7 @@ def test_a_retry_keeps_the_error_and_the_next_claim_has_the_next_token(scene: Sc
 def test_a_retry_at_the_cap_buries_with_the_error(scene: Scene) -> None:
     job_id = in_hand(scene)
     before = scene.now_ms()
-    verdict = scene.run(
-        jobs.retry(scene.queue, job_id, 1, delay_ms=60_000, max_attempts=1, error="the end")
-    )
+    verdict = scene.run(jobs.retry(scene.queue, job_id, 1, delay_ms=60_000, max_attempts=1, error="the end"))
     after = scene.now_ms()
     assert verdict is Retried.DEAD
     row = scene.row(job_id)
@@ -223,11 +217,7 @@ def test_extend_many_gives_back_exactly_those_it_could_not(scene: Scene) -> None
     scene.run(jobs.release(scene.queue, back, 1))
     gone = scene.mint()
     score = scene.score("active", stale)
-    lost = scene.run(
-        jobs.extend_many(
-            scene.queue, [(live, 1), (stale, 7), (back, 1), (gone, 1)], lease_ms=600_000
-        )
-    )
+    lost = scene.run(jobs.extend_many(scene.queue, [(live, 1), (stale, 7), (back, 1), (gone, 1)], lease_ms=600_000))
     assert lost == (stale, back, gone)
     assert scene.score("active", stale) == score
     extended = scene.score("active", live)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support.runner import Runner, Scene
-from support.servers import Server, wait_until
 
 from echomq.protocol import jobs, metrics, repeat
 from echomq.protocol.call import Call
 from echomq.protocol.errors import ServerError, ServerFullError
 from echomq.protocol.replies import Completion, Extension, Rescheduling, Retried, Sweep
+from support.runner import Runner, Scene
+from support.servers import Server, wait_until
 
 GROUP = "LAN00000000001"
 

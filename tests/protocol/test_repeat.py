@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.runner import Scene, with_args
 
 from echomq.identity.branded import parse
 from echomq.identity.minter import Minter
@@ -13,6 +12,7 @@ from echomq.protocol import jobs, metrics, repeat
 from echomq.protocol.errors import KindError
 from echomq.protocol.repeat import Due, Fired, Firing, Registration
 from echomq.protocol.replies import Admission, State
+from support.runner import Scene, with_args
 
 HOUR = 3_600_000
 
@@ -20,9 +20,7 @@ HOUR = 3_600_000
 def register(scene: Scene, name: str = "n", *, every_ms: int = HOUR, late_ms: int = 0) -> int:
     """A recurrence whose first run was due `late_ms` ago; gives that instant."""
     first = scene.now_ms() - late_ms
-    assert scene.run(
-        repeat.register(scene.queue, name, every_ms=every_ms, template=b"t", first_run_ms=first)
-    )
+    assert scene.run(repeat.register(scene.queue, name, every_ms=every_ms, template=b"t", first_run_ms=first))
     return first
 
 
@@ -94,11 +92,7 @@ def test_advance_sets_the_next_run_or_sweeps_the_stray(scene: Scene) -> None:
 
 def test_upsert_registers_updates_or_leaves_alone(scene: Scene) -> None:
     def upsert(every_ms: int, template: bytes, first: int) -> Registration:
-        return scene.run(
-            repeat.upsert(
-                scene.queue, "n", every_ms=every_ms, template=template, first_run_ms=first
-            )
-        )
+        return scene.run(repeat.upsert(scene.queue, "n", every_ms=every_ms, template=template, first_run_ms=first))
 
     assert upsert(10, b"t", 500) is Registration.REGISTERED
     assert upsert(10, b"t", 900) is Registration.UNCHANGED
@@ -237,9 +231,7 @@ def test_what_the_original_has_registered_is_fired_too(scene: Scene) -> None:
     + [{"every_ms": text, "template": "t"} for text in ("x", "1.5", "-5", "", "1e3", "inf")]
     + [{"other": "x"}],
 )
-def test_a_record_that_cannot_be_read_is_dropped_and_hides_nobody(
-    scene: Scene, record: dict[str, str]
-) -> None:
+def test_a_record_that_cannot_be_read_is_dropped_and_hides_nobody(scene: Scene, record: dict[str, str]) -> None:
     for name, value in record.items():
         scene.execute("HSET", scene.keys.repeat_record("bad"), name, value)
     scene.execute("ZADD", scene.keys.repeat, 1, "bad")

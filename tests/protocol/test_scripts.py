@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from importlib.resources import files
 
 import pytest
-from support.raw import ReplyError
-from support.runner import Runner, Scene
-from support.servers import Server
 
 from echomq.protocol import jobs, metrics, repeat
 from echomq.protocol.scripts import Script, registered, script
+from support.raw import ReplyError
+from support.runner import Runner, Scene
+from support.servers import Server
 
 FOLDER = files("echomq.protocol") / "lua"
 NAMES = sorted(p.name.removesuffix(".lua") for p in FOLDER.iterdir() if p.name.endswith(".lua"))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from support.runner import Scene
 
 from echomq.protocol import jobs, metrics
 from echomq.protocol.replies import Sweep
+from support.runner import Scene
 
 
 def held(scene: Scene, count: int) -> list[str]:

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.runner import Runner, Scene, with_args
-from support.servers import Server
 
 from echomq.identity.minter import Minter
 from echomq.protocol import jobs, repeat
 from echomq.protocol.call import Call
 from echomq.protocol.errors import KindError, ServerError, StateError
 from echomq.protocol.replies import Admission, Rescheduling, Retried
+from support.runner import Runner, Scene, with_args
+from support.servers import Server
 
 HOUR = 3_600_000
 LAST = 2**53 - 1
@@ -43,9 +43,7 @@ def test_a_wrong_host_clock_does_not_move_what_counts_from_now(
     minter = Minter(clock_ms=lambda: true_ns() // 1_000_000 + skew)
 
     scheduled = minter.mint()
-    low, high = between(
-        scene, lambda: scene.run(jobs.enqueue_in(scene.queue, scheduled, b"p", delay_ms=60_000))
-    )
+    low, high = between(scene, lambda: scene.run(jobs.enqueue_in(scene.queue, scheduled, b"p", delay_ms=60_000)))
     assert low + 60_000 <= (scene.score("schedule", scheduled) or 0) <= high + 60_000
 
     failing = minter.mint()
@@ -54,14 +52,10 @@ def test_a_wrong_host_clock_does_not_move_what_counts_from_now(
     assert low + 5_000 <= (scene.score("active", failing) or 0) <= high + 5_000
     low, high = between(
         scene,
-        lambda: scene.run(
-            jobs.retry(scene.queue, failing, 1, delay_ms=70_000, max_attempts=9, error="e")
-        ),
+        lambda: scene.run(jobs.retry(scene.queue, failing, 1, delay_ms=70_000, max_attempts=9, error="e")),
     )
     assert low + 70_000 <= (scene.score("schedule", failing) or 0) <= high + 70_000
-    low, high = between(
-        scene, lambda: scene.run(jobs.reschedule(scene.queue, failing, delay_ms=80_000))
-    )
+    low, high = between(scene, lambda: scene.run(jobs.reschedule(scene.queue, failing, delay_ms=80_000)))
     assert low + 80_000 <= (scene.score("schedule", failing) or 0) <= high + 80_000
 
     assert scene.run(jobs.promote(scene.queue)) == 0
@@ -150,16 +144,10 @@ def timed_calls(scene: Scene) -> dict[str, tuple[Call[Any], int, str]]:
     scene.run(jobs.enqueue_in(scene.queue, scheduled, b"p", delay_ms=HOUR))
     due = "due must be a non-negative integer"
     return {
-        "schedule": (
-            jobs.enqueue_in(scene.queue, fresh, b"p", delay_ms=1), 3, f"ERR EMQ.SCHEDULE {due}"
-        ),
-        "reschedule": (
-            jobs.reschedule(scene.queue, scheduled, delay_ms=1), 2, f"ERR EMQ.RESCHEDULE {due}"
-        ),
+        "schedule": (jobs.enqueue_in(scene.queue, fresh, b"p", delay_ms=1), 3, f"ERR EMQ.SCHEDULE {due}"),
+        "reschedule": (jobs.reschedule(scene.queue, scheduled, delay_ms=1), 2, f"ERR EMQ.RESCHEDULE {due}"),
         "delay": (jobs.delay(scene.queue, held, 1, delay_ms=1), 3, f"ERR EMQ.DELAY {due}"),
-        "promote": (
-            jobs.promote(scene.queue), 1, "ERR EMQ.PROMOTE batch must be a positive integer"
-        ),
+        "promote": (jobs.promote(scene.queue), 1, "ERR EMQ.PROMOTE batch must be a positive integer"),
         "retry": (
             jobs.retry(scene.queue, held, 1, delay_ms=1, max_attempts=1, error="e"),
             2,
@@ -172,15 +160,9 @@ def timed_calls(scene: Scene) -> dict[str, tuple[Call[Any], int, str]]:
         ),
         "claim": (jobs.claim(scene.queue), 0, "ERR claim lease must be a positive integer"),
         "claim n": (jobs.claim(scene.queue), 1, "ERR claim n must be a positive integer"),
-        "extend": (
-            jobs.extend(scene.queue, held, 1), 2, "ERR extend lease must be a positive integer"
-        ),
-        "extend many": (
-            jobs.extend_many(scene.queue, [(held, 1)]), 1, "ERR extend lease must be a positive integer"
-        ),
-        "sweep max": (
-            jobs.sweep(scene.queue), 1, "ERR sweep max_stalled must be a positive integer"
-        ),
+        "extend": (jobs.extend(scene.queue, held, 1), 2, "ERR extend lease must be a positive integer"),
+        "extend many": (jobs.extend_many(scene.queue, [(held, 1)]), 1, "ERR extend lease must be a positive integer"),
+        "sweep max": (jobs.sweep(scene.queue), 1, "ERR sweep max_stalled must be a positive integer"),
         "sweep limit": (jobs.sweep(scene.queue), 2, "ERR sweep limit must be a positive integer"),
         "register": (
             repeat.register(scene.queue, "n", every_ms=1, template=b"", first_run_ms=1),

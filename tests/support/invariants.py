@@ -131,9 +131,11 @@ def _score_breaches(shot: Snapshot) -> list[str]:
         if score != 0
     ]
     for name in ("active", "schedule"):
-        for job_id, score in shot.places[name].items():
-            if score != int(score) or not 0 <= score < 2**53:
-                out.append(f"{job_id} has score {score!r} in {name}, not an integer from 0 to 2^53 - 1")
+        out += [
+            f"{job_id} has score {score!r} in {name}, not an integer from 0 to 2^53 - 1"
+            for job_id, score in shot.places[name].items()
+            if not 0 <= score < 2**53 or score != int(score)
+        ]
     return out
 
 
@@ -151,9 +153,7 @@ def _count_breaches(shot: Snapshot) -> list[str]:
 def _lane_breaches(shot: Snapshot) -> list[str]:
     out: list[str] = []
     in_hand = Counter(
-        shot.rows[job_id]["group"].decode()
-        for job_id in shot.places["active"]
-        if "group" in shot.rows.get(job_id, {})
+        shot.rows[job_id]["group"].decode() for job_id in shot.places["active"] if "group" in shot.rows.get(job_id, {})
     )
     for group in sorted(set(in_hand) | set(shot.gactive)):
         said = shot.gactive.get(group)
