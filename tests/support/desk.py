@@ -35,6 +35,11 @@ class Desk:
         self.seen: list[Claimed] = []
         """What the handler `note` was given."""
 
+    def reconnect(self) -> None:
+        """A fresh raw client, after the server was gone."""
+        self.raw.close()
+        self.raw = self.server.client()
+
     def __enter__(self) -> Self:
         return self
 

@@ -233,6 +233,8 @@ class Consumer(Loop):
 
     def _cancelled(self) -> None:
         """Somebody cancels every task: end at once, but whole."""
+        if self._gear is not None:
+            self._gear.runner.draining = True
         self._end_within(0.0)
 
     def _push_token(self, gear: _Gear) -> None:

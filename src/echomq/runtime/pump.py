@@ -35,12 +35,12 @@ class Recurrences:
     def __init__(self, queue: str, mint_id: Callable[[], str] = mint) -> None:
         self._queue = check_queue(queue)
         self._mint = mint_id
-        self._unreadable: set[str] = set()
+        self._refused: set[str] = set()
 
     async def fire(self, conn: AsyncConnector, now_ms: int) -> int:
         """Fires what is due at `now_ms`; gives how many recurrences it moved on or saw moved on by another.
 
-        A record that the server cannot read is said once and does not keep the others from firing.
+        A recurrence that the server refuses to fire is said once and does not keep the others from firing.
         """
         moved = 0
         dues = await conn.run(repeat.due(self._queue, now_ms=now_ms, limit=_DUE_LIMIT))
@@ -62,15 +62,17 @@ class Recurrences:
         return moved
 
     def _fired(self, due: Due, answer: Fired) -> bool:
-        if answer.verdict in (Firing.FIRED, Firing.LOST):
-            self._unreadable.discard(due.name)
-            return True
-        return False
+        if answer.verdict is Firing.UNREADABLE:
+            log.error(
+                "queue %s: recurrence %r has a record that cannot be read and is off the timetable; register it anew",
+                *(self._queue, due.name),
+            )
+        return answer.verdict in (Firing.FIRED, Firing.LOST, Firing.UNREADABLE)
 
     def _cannot(self, name: str, error: ServerError) -> None:
-        if name not in self._unreadable:
-            self._unreadable.add(name)
-            log.error("queue %s: recurrence %r cannot fire; register it anew: %s", self._queue, name, error)
+        if name not in self._refused:
+            self._refused.add(name)
+            log.error("queue %s: recurrence %r cannot fire: %s", self._queue, name, error)
 
 
 class Pump(Loop):

@@ -1,0 +1,158 @@
+"""Timed work starts when its time has come by the server's clock, and one parked consumer keeps that time."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+from echomq.protocol.backoff import Fixed
+from echomq.protocol.replies import Claimed
+from echomq.runtime import Later
+from support.desk import Desk, until
+
+MINUTE = 60_000
+
+
+async def test_a_parked_consumer_starts_scheduled_jobs_at_their_instants(desk: Desk) -> None:
+    base = desk.raw.now_ms()
+    runs: dict[str, int] = {}
+
+    async def handler(job: Claimed) -> None:
+        runs[job.id] = desk.raw.now_ms()
+
+    async with desk.consuming(handler, beat_ms=MINUTE) as consumer:
+        await consumer.parked.reach(1)
+        due = {desk.schedule(base + 100 + 37 * n): base + 100 + 37 * n for n in range(10)}
+        await until(lambda: consumer.tally.completed == 10)
+    assert all(runs[job_id] >= due[job_id] for job_id in due), "started early"
+
+
+async def test_a_job_scheduled_ahead_of_the_others_is_heard_of(desk: Desk) -> None:
+    async with desk.consuming(beat_ms=MINUTE) as consumer:
+        desk.schedule(desk.raw.now_ms() + MINUTE)
+        await until(lambda: consumer.next_run_ms is not None)
+        early = desk.schedule(desk.raw.now_ms() + 100)
+        await until(lambda: consumer.tally.completed == 1)
+    assert [job.id for job in desk.seen] == [early]
+
+
+async def test_a_retry_and_a_snooze_come_back_without_a_beat(desk: Desk) -> None:
+    desk.enqueue()
+
+    async def handler(job: Claimed) -> object:
+        if job.attempts == 1:
+            raise ValueError
+        return Later(50) if job.attempts == 2 else None
+
+    async with desk.consuming(handler, beat_ms=MINUTE, retry_delay=Fixed(50)) as consumer:
+        await until(lambda: consumer.tally.completed == 1)
+
+
+async def test_what_was_due_before_it_started_runs_at_once_in_batches(desk: Desk) -> None:
+    now = desk.raw.now_ms()
+    for number in range(25):
+        desk.schedule(now - 1_000 + number, token=False)
+    async with desk.consuming(beat_ms=MINUTE, concurrency=3, promote_batch=4) as consumer:
+        await until(lambda: consumer.tally.completed == 25)
+
+
+async def test_a_recurrence_fires_on_its_grid_without_a_beat(desk: Desk) -> None:
+    first = desk.raw.now_ms() + 100
+    desk.recur("tick", 100, first)
+    async with desk.consuming(beat_ms=MINUTE) as consumer:
+        await until(lambda: consumer.tally.completed >= 5)
+    assert len({job.id for job in desk.seen}) == len(desk.seen)
+    assert {job.payload for job in desk.seen} == {b"r"}
+    score = int(desk.raw.execute("ZSCORE", desk.key("repeat"), "tick"))
+    assert (score - first) % 100 == 0
+    assert len(desk.seen) <= (score - first) // 100
+
+
+async def test_a_full_consumer_goes_on_firing(desk: Desk) -> None:
+    """Nobody else is there to do it, and a slot that is missed is missed for good."""
+    desk.enqueue("first")
+    go = asyncio.Event()
+
+    async def handler(job: Claimed) -> None:
+        if job.payload == b"first":
+            await go.wait()
+
+    async with desk.consuming(handler, beat_ms=MINUTE) as consumer:
+        await until(lambda: consumer.in_hand == 1)
+        first = desk.raw.now_ms()
+        desk.recur("tick", 50, first)
+        # It hears of it by its beat: a token needs a free slot.
+        await consumer.beat()
+        await until(lambda: desk.size("pending") >= 5)
+        fired = desk.size("pending")
+        score = int(desk.raw.execute("ZSCORE", desk.key("repeat"), "tick"))
+        go.set()
+        assert fired <= (score - first) // 50 + 1
+
+
+async def test_a_recurrence_that_cannot_be_read_stops_nothing_else(desk: Desk, caplog) -> None:
+    now = desk.raw.now_ms()
+    desk.raw.execute("HSET", desk.key("repeat:broken"), "every_ms", "often", "template", "x")
+    desk.raw.execute("ZADD", desk.key("repeat"), now - MINUTE, "broken")
+    desk.recur("tick", 100, now + 50)
+    async with desk.consuming(beat_ms=20) as consumer:
+        await until(lambda: consumer.tally.completed >= 5)
+        desk.schedule(desk.raw.now_ms() + 20)
+        await until(lambda: any(job.payload == b"x" for job in desk.seen))
+    assert len([r for r in caplog.records if "broken" in r.getMessage()]) == 1
+
+
+async def test_a_recurrence_that_nobody_may_fire_is_not_spun_on(desk: Desk) -> None:
+    desk.recur("tick", 100, desk.raw.now_ms())
+    async with desk.consuming(beat_ms=MINUTE, pump=False) as consumer:
+        await consumer.parked.reach(1)
+        before = desk.calls()["evalsha"]
+        for _ in range(5):
+            await consumer.beat()
+        assert desk.calls()["evalsha"] - before <= 5 * 4
+    assert desk.size("repeat") == 1
+
+
+async def test_one_of_many_parked_consumers_keeps_the_time(desk: Desk) -> None:
+    parked, timers = 12, 40
+    async with AsyncExitStack() as stack:
+        group = [await stack.enter_async_context(desk.consuming(beat_ms=MINUTE)) for _ in range(parked)]
+        for each in group:
+            await each.parked.reach(1)
+        base = desk.raw.now_ms() + 200
+        for number in range(timers):
+            desk.schedule(base + 25 * number, token=number == 0)
+        before = desk.calls()["evalsha"]
+        await until(lambda: len(desk.seen) == timers)
+        await until(lambda: desk.size("active") == 0)
+        spent = desk.calls()["evalsha"] - before
+    # Some keep the time: promote, claim, complete. All of them at every run-at would be 2 x `parked` a timer.
+    assert spent < timers * parked, f"{spent} script calls for {timers} timers"
+
+
+async def test_a_keeper_that_dies_costs_one_beat_once(desk: Desk) -> None:
+    async with desk.consuming(beat_ms=300) as other:
+        async with desk.consuming(beat_ms=MINUTE) as keeper:
+            await keeper.parked.reach(1)
+            await other.parked.reach(1)
+            base = desk.raw.now_ms()
+            for number in range(8):
+                desk.schedule(base + 200 * number)
+            await until(lambda: len(desk.seen) >= 2)
+        await until(lambda: len(desk.seen) == 8)
+
+
+async def test_an_idle_beat_costs_two_commands(desk: Desk) -> None:
+    desk.schedule(desk.raw.now_ms() + MINUTE)
+    async with desk.consuming(beat_ms=20) as consumer:
+        await consumer.beats.next()
+        before, beats = desk.calls(), consumer.beats.count
+        await consumer.beats.next(20)
+        after = desk.calls()
+        beats = consumer.beats.count - beats
+    spent = {
+        name: after[name] - before.get(name, 0)
+        for name in ("evalsha", "blpop", "lpush", "ltrim", "evalsha_ro", "hgetall")
+        if name in after
+    }
+    assert sum(spent.values()) <= 2 * (beats + 1), spent
