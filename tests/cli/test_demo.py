@@ -91,7 +91,7 @@ def processes_of(queue: bytes) -> list[int]:
 def queue_of(home: Path) -> bytes:
     """The name of the one queue on the folder's server, waited for."""
     wait_until(lambda: (home / "server.sock").exists() and left_on(home), what="a queue on the server")
-    return left_on(home)[0].partition(b"{")[2].partition(b"}")[0]
+    return left_on(home)[0].partition(b"{")[2].partition(b"}")[0].removesuffix(b"-clock")
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def demo(
         with view_for(machine=json) as view:
             totals = run_demo(listing, home, view)
     except KeyboardInterrupt:
-        print("echomq: interrupted; the demo has taken its queue off the server", file=sys.stderr)
+        print("echomq: interrupted; the demo has taken its queues off the server", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
     if json:
         print(totals.json())

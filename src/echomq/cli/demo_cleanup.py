@@ -6,16 +6,20 @@ from echomq import EchoMQ
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import as_bytes, as_list
 
-__all__ = ["remove_queue"]
+__all__ = ["remove_queues"]
 
 BATCH = 1_000
 
 
-def remove_queue(mq: EchoMQ, queue: str) -> int:
-    """Delete every key of `queue` from the app's server; gives how many there were.
+def remove_queues(mq: EchoMQ) -> int:
+    """Delete every key of the app's queues from its server; gives how many there were.
 
-    Nobody may admit to the queue or serve it any more. Its name must hold no sign that means something in a pattern.
+    Nobody may admit to them or serve them any more. Their names must hold no sign that means something in a pattern.
     """
+    return sum(_remove(mq, queue) for queue in mq.queues)
+
+
+def _remove(mq: EchoMQ, queue: str) -> int:
     conn = mq.connection()
     removed = 0
     cursor = b"0"

@@ -21,7 +21,7 @@ RETRY_MS = 300
 
 @dataclass(frozen=True, slots=True)
 class DemoJobs:
-    """The app, and what it can do."""
+    """The app, and what it can do. The recurrence has a queue of its own, where no backlog holds it up."""
 
     mq: EchoMQ
     hash_file: PlainJob[[str, int], None]
@@ -70,7 +70,7 @@ def demo_jobs(queue: str, home: Path, records: Path) -> DemoJobs:
         note(Kind.FAILED, "buried")
         raise RuntimeError("this job always fails, to show the morgue")
 
-    @mq.job(name="demo.tick", queue=queue)
+    @mq.job(name="demo.tick", queue=f"{queue}-clock")
     def tick() -> None:
         note(Kind.TICK, "tick")
 

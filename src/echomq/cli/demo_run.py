@@ -6,11 +6,12 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeVar
 
-from echomq.cli.demo_cleanup import remove_queue
+from echomq.cli.demo_cleanup import remove_queues
 from echomq.cli.demo_jobs import DemoJobs, demo_jobs
 from echomq.cli.demo_listing import Listing
 from echomq.cli.demo_records import Kind, RecordReader
@@ -43,9 +44,9 @@ class _Trouble(Exception):  # noqa: N818  (the demo's own way out of its waiting
 
 
 def run_demo(listing: Listing, home: Path, view: View) -> Totals:
-    """Hash what was listed, on the embedded server in `home`, under a queue name of its own.
+    """Hash what was listed, on the embedded server in `home`, under queue names of its own.
 
-    `EmbeddedServerError` and whatever else the wire raises reach the caller; the queue is removed in any case.
+    `EmbeddedServerError` and whatever else the wire raises reach the caller; the queues are removed in any case.
     """
     queue = f"demo-{mint()}"
     with ExitStack() as stack:
@@ -54,7 +55,7 @@ def run_demo(listing: Listing, home: Path, view: View) -> Totals:
         demo = demo_jobs(queue, home, records)
         stack.callback(demo.mq.close)
         demo.mq.connection()  # the server starts here, before anything else does
-        stack.callback(remove_queue, demo.mq, queue)
+        stack.callback(remove_queues, demo.mq)
         worker = stack.enter_context(WorkerProcess(queue, home, scratch))
         reader = RecordReader(records)
         stack.callback(reader.close)
@@ -78,7 +79,7 @@ class _Run:
         self._began_s = time.monotonic()
         self._looked_s = 0.0
         self._moved_s = self._began_s
-        self._mark = 0
+        self._mark: int = 0
         self._idle = False
         self._speed = Speed()
         period = timedelta(milliseconds=PERIOD_MS)
@@ -118,7 +119,7 @@ class _Run:
         demo.hash_flaky.enqueue(casting.flaky)
         demo.hash_snoozed.enqueue(casting.snoozed)
         self._recurrence.register()
-        due = self._run(repeat.due(self._queue, now_ms=wall_clock_ms() + 60_000))
+        due = self._run(repeat.due(demo.tick.queue, now_ms=wall_clock_ms() + 60_000))
         self.tally.grid_ms = int(float(due[0].score))
         for target in casting.timed:
             due_ms = wall_clock_ms() + AHEAD_MS
@@ -151,7 +152,7 @@ class _Run:
 
     def _look(self) -> Counts:
         """Read the counts and the new records, and show them."""
-        counts = self._run(metrics.counts(self._queue))
+        counts = self._counts()
         for record in self._reader.new():
             self.tally.add(record)
         now_s = self._looked_s = time.monotonic()
@@ -171,6 +172,11 @@ class _Run:
         )
         self._view(state)
         return counts
+
+    def _counts(self) -> Counts:
+        """Of all the demo's queues together."""
+        each = [astuple(self._run(metrics.counts(queue))) for queue in self._demo.mq.queues]
+        return Counts(*map(sum, zip(*each, strict=True)))
 
     def _morgue(self) -> list[Buried]:
         buried: list[Buried] = []

@@ -65,7 +65,7 @@ class Tally:
     moved: int = 0
     """How many runs there were, without the recurrence's, which go on whatever happens."""
     grid_ms: int = 0
-    """Any slot of the recurrence, whose occurrences do not know their own."""
+    """Any slot of the recurrence. Its occurrences do not know their own, so the last one before they began counts."""
 
     @classmethod
     def of(cls, files: Iterable[Found]) -> Tally:

@@ -92,7 +92,7 @@ class Totals(msgspec.Struct, frozen=True):
         yield f"{self.files:,} files ({self.bytes / 2**20:,.1f} MiB) below {self.folder}"
         yield f"  hashed exactly once        {self.hashed_once:,}"
         yield f"  hashes compared, all equal {self.compared - len(self.differing):,} of {self.compared:,}"
-        yield f"  jobs done                  {self.jobs.done:,}, {self.jobs_per_second:,.0f} a second"
+        yield f"  jobs done                  {self.jobs.done:,}, {self.jobs_per_second:,.0f} a second on average"
         yield f"  failed and tried again     {self.jobs.failures:,} failures"
         yield f"  delayed in hand            {self.jobs.snoozes:,}"
         yield f"  occurrences, one a second  {self.jobs.occurrences:,}"
@@ -100,7 +100,8 @@ class Totals(msgspec.Struct, frozen=True):
         for buried in self.morgue[:FEW]:
             yield f"    {buried.job}, {buried.failures} failures: {shown(buried.error)}"
         if late := self.lateness_ms:
-            yield f"  timed jobs                 {late.jobs:,}, {late.median} ms late (median), {late.worst} ms (worst)"
+            when = f"{late.median} ms late (median), {late.worst} ms at worst"
+            yield f"  timed jobs                 {late.jobs:,}, {when}"
         if self.links or self.special:
             yield f"  not followed, not opened   {self.links:,} links, {self.special:,} pipes, sockets and devices"
         for heading, names in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -44,8 +44,7 @@ class ViewState:
             ("done", f"{self.done:,}"),
             ("dead", f"{self.dead:,}"),
             ("jobs/s", f"{self.per_second:,.0f}"),
-            ("late, median", f"{late.median_ms} ms" if late else "-"),
-            ("late, worst", f"{late.worst_ms} ms" if late else "-"),
+            ("late (worst)", f"{late.median_ms} ms ({late.worst_ms} ms)" if late else "-"),
         ]
 
 
@@ -93,7 +92,7 @@ class _Lines:
 
 
 @contextmanager
-def view_for(*, machine: bool) -> Iterator[View]:
+def view_for(*, machine: bool) -> Generator[View, None, None]:
     """The view that fits: `machine` asks for none, and a table needs a terminal."""
     if machine:
         yield silent

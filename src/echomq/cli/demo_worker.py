@@ -1,7 +1,7 @@
 """The demo's worker: a process of its own, which does not outlive the demo.
 
 It runs until its standard input ends. That is also how it learns that the demo was killed, and then it is this process
-that takes the queue off the server.
+that takes the queues off the server.
 """
 
 from __future__ import annotations
@@ -71,19 +71,19 @@ class WorkerProcess:
 
 
 def main(queue: str, home: str, scratch: str, demo_pid: str) -> None:
-    """Serve the demo's queue until standard input ends."""
+    """Serve the demo's queues until standard input ends."""
     from echomq.app.worker import Worker
-    from echomq.cli.demo_cleanup import remove_queue
+    from echomq.cli.demo_cleanup import remove_queues
     from echomq.cli.demo_jobs import demo_jobs
 
     mq = demo_jobs(queue, Path(home), Path(scratch) / RECORDS).mq
     signal.signal(signal.SIGTERM, _leave)  # until the worker listens to it by itself
     try:
         threading.Thread(target=_await_end, name="demo watch", daemon=True).start()
-        Worker(mq, queues=[queue], concurrency=CONCURRENCY).run()
+        Worker(mq, concurrency=CONCURRENCY).run()
     finally:
         if os.getppid() != int(demo_pid):
-            remove_queue(mq, queue)
+            remove_queues(mq)
             shutil.rmtree(scratch, ignore_errors=True)
         mq.close()
 
