@@ -14,6 +14,7 @@ from echomq.identity.errors import InvalidInputError
 from echomq.protocol.call import Call, Plan
 from echomq.protocol.errors import (
     DisconnectedError,
+    EchoMQError,
     OverloadedError,
     ServerError,
     StaleTokenError,
@@ -237,7 +238,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def test_threads_share_a_connector(server: Server, queue: str) -> None:
-    errors: list[BaseException] = []
+    errors: list[Exception] = []
     with connect(server.url) as conn:
 
         def work(number: int) -> None:
@@ -245,7 +246,7 @@ def test_threads_share_a_connector(server: Server, queue: str) -> None:
                 for i in range(50):
                     assert conn.run(echo(f"{number}-{i}")) == f"{number}-{i}".encode()
                     conn.run(count(queue))
-            except BaseException as error:
+            except (EchoMQError, AssertionError) as error:
                 errors.append(error)
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
@@ -258,11 +259,11 @@ def test_threads_share_a_connector(server: Server, queue: str) -> None:
 
 
 def test_an_interrupted_call_leaves_no_reply_behind(server: Server, queue: str) -> None:
-    class Interrupted(Exception):
+    class RingError(Exception):
         pass
 
     def ring(number: int, frame: object) -> None:
-        raise Interrupted
+        raise RingError
 
     before = signal.signal(signal.SIGUSR1, ring)
     try:
@@ -271,7 +272,7 @@ def test_an_interrupted_call_leaves_no_reply_behind(server: Server, queue: str) 
             assert main is not None
             blocker = threading.Timer(0.05, lambda: signal.pthread_kill(main, signal.SIGUSR1))
             blocker.start()
-            with pytest.raises(Interrupted):
+            with pytest.raises(RingError):
                 conn.execute("BLPOP", f"emq:{{{queue}}}:wake", 5, timeout=None)
             blocker.join()
             assert conn.run(echo("next")) == b"next"

@@ -108,6 +108,7 @@ def test_a_script_that_does_not_compile_fails_with_the_server_s_words(
 
 async def test_what_is_submitted_meanwhile_does_not_overtake(server: Server, queue: str) -> None:
     async with aconnect(server.url) as conn:
+
         def on_first_answer(_: object) -> None:
             later.append(conn.submit(append(queue, "f")))
 

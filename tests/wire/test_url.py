@@ -107,7 +107,7 @@ def test_a_target_shows_no_password() -> None:
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(InvalidInputError, match="ssl_ca_certs='/no/such.pem'"):
+    with pytest.raises(InvalidInputError, match=r"ssl_ca_certs='/no/such\.pem'"):
         TLS(ca_certs="/no/such.pem").context()
-    with pytest.raises(InvalidInputError, match="ssl_certfile='/no/such.pem'"):
+    with pytest.raises(InvalidInputError, match=r"ssl_certfile='/no/such\.pem'"):
         TLS(certfile="/no/such.pem").context()

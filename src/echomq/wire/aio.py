@@ -136,14 +136,16 @@ class AsyncConnector:
         self._closed = True
         loop = asyncio.get_running_loop()
         carrier, self._carrier = self._carrier, None
+        lease, self._lease = self._lease, None
+        last = lease is not None and node.leave(lease, self)
         if carrier is not None and loop is self._loop:
             await carrier.finish()
             if self._keeper is not None:
                 self._keeper.cancel()
                 await asyncio.wait([self._keeper])
-            if self._lease is not None and carrier.link is not None and not carrier.parked:
+            if lease is not None and last and carrier.link is not None and not carrier.parked:
                 seconds = self._options.timeout
-                await _drive(node.leave(self._lease), lambda call: carrier.enter(call, seconds))
+                await _drive(lease.give_back(), lambda call: carrier.enter(call, seconds))
             await carrier.close()
         await loop.run_in_executor(None, self._source.release)
 
@@ -166,7 +168,7 @@ class AsyncConnector:
     def _connected(self, target: Target) -> None:
         if self._options.lease_node and self._keeper is None:
             if self._lease is None:
-                self._lease = node.join(target)
+                self._lease = node.join(target, self)
             loop = asyncio.get_running_loop()
             self._leased = loop.create_future()
             self._keeper = loop.create_task(self._keep_node(self._lease, self._leased))

@@ -115,7 +115,9 @@ class Carrier:
     @property
     def parked(self) -> bool:
         """Whether a command without a limit is under way, behind which any other would wait."""
-        return self.link is not None and any(entry.timeout is None for entry in self.link.pipe.sent)
+        return self.link is not None and any(
+            entry.timeout is None and entry.sink is not None for entry in self.link.pipe.sent
+        )
 
     # Deadlines
 

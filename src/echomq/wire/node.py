@@ -14,6 +14,7 @@ from collections.abc import Generator
 from random import SystemRandom
 from typing import Any, Final
 from uuid import uuid4
+from weakref import WeakSet
 
 from echomq.identity.minter import minter
 from echomq.protocol.call import Call, Plan, Reply
@@ -71,7 +72,7 @@ class NodeLease:
         self._full = False
         self.node: int | None = None
         """The leased node; None while the minter's is a random one."""
-        self.users = 0
+        self.users: WeakSet[object] = WeakSet()
 
     def wait_s(self) -> float:
         """Seconds until `keep` has something to do."""
@@ -142,24 +143,26 @@ _leases: dict[tuple[str, int], NodeLease] = {}
 _registry_lock = threading.Lock()
 
 
-def join(target: Target) -> NodeLease:
-    """The process's lease on `target`, with one user more."""
+def join(target: Target, user: object) -> NodeLease:
+    """The process's lease on `target`, with `user` among its users until it leaves or is gone."""
     with _registry_lock:
-        lease = _leases.setdefault((target.address, target.database), NodeLease(target.address))
-        lease.users += 1
+        key = (target.address, target.database)
+        lease = _leases.get(key)
+        if lease is None:
+            lease = _leases[key] = NodeLease(target.address)
+        lease.users.add(user)
         return lease
 
 
-def leave(lease: NodeLease) -> Plan[None]:
-    """One user less; the last one gives the node back."""
+def leave(lease: NodeLease, user: object) -> bool:
+    """One user less; true for the last one, who has to run `give_back`."""
     with _registry_lock:
-        lease.users -= 1
-        last = lease.users == 0
-        if last:
-            for key in [key for key, value in _leases.items() if value is lease]:
-                del _leases[key]
-    if last:
-        yield from lease.give_back()
+        lease.users.discard(user)
+        if lease.users:
+            return False
+        for key in [key for key, value in _leases.items() if value is lease]:
+            del _leases[key]
+        return True
 
 
 def _after_fork_in_child() -> None:

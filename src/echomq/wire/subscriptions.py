@@ -36,6 +36,9 @@ class Box:
     def __init__(self, channels: tuple[str, ...], buffer: int = BUFFER) -> None:
         if not channels:
             raise InvalidInputError("subscribe to one channel or more")
+        for channel in channels:
+            if not isinstance(channel, str) or not channel:
+                raise InvalidInputError(f"channel {channel!r}: a text that is not empty is allowed")
         if buffer < 1:
             raise InvalidInputError(f"buffer={buffer!r}: room for 1 message or more is needed")
         self.channels = tuple(dict.fromkeys(channels))

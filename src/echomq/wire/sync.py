@@ -218,7 +218,7 @@ class Connector:
                 time.sleep(pause)
         self._was_connected = True
         if self._options.lease_node and self._lease is None:
-            self._lease = node.join(self._link.target)
+            self._lease = node.join(self._link.target, self)
         return self._link
 
     def _dial(self) -> SyncLink:
@@ -237,8 +237,8 @@ class Connector:
             return
         self._closing = True
         lease, self._lease = self._lease, None
-        if lease is not None:
-            _drive(node.leave(lease), lambda call: self._one(call, self._options.timeout))
+        if lease is not None and node.leave(lease, self):
+            _drive(lease.give_back(), lambda call: self._one(call, self._options.timeout))
         self._closed = True
         for subscription in tuple(self._subscriptions):
             subscription.close()
