@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 Execute = Callable[..., Any]
-"""Sends the words of one command and returns the reply: lists and bytes, as RESP2 gives them."""
+"""Sends the words of one command and returns the reply, as RESP2 or RESP3 gives it."""
+
+ExecuteAll = Callable[[list[tuple[Any, ...]]], list[Any]]
+"""Sends many commands in one flight and returns their replies."""
 
 WAKE_LIMIT = 64
 
@@ -63,28 +66,47 @@ def _hash(reply: Any) -> dict[str, bytes]:
     return {name.decode(errors="backslashreplace"): value for name, value in pairs}
 
 
-def _zset(execute: Execute, key: str) -> dict[str, float]:
-    reply = execute("ZRANGE", key, 0, -1, "WITHSCORES")
+def _zset(reply: Any) -> dict[str, float]:
     pairs = reply if reply and isinstance(reply[0], list) else zip(reply[::2], reply[1::2], strict=True)
     return {member.decode(errors="backslashreplace"): float(score) for member, score in pairs}
 
 
-def snapshot(execute: Execute, queue: str) -> Snapshot:
-    """What lies on the server under one queue."""
+def _texts(reply: Any) -> list[str]:
+    return [item.decode(errors="backslashreplace") for item in reply]
+
+
+def read(queue: str, keys: Iterable[bytes], execute_all: ExecuteAll) -> Snapshot:
+    """What lies under `keys`, all the keys of a queue, read in one flight of plain commands."""
     base = f"emq:{{{queue}}}:"
-    shot = Snapshot(places={name: _zset(execute, base + name) for name in _STATE_OF})
-    for raw in _keys(execute, f"emq:{{{_escaped(queue)}}}:*"):
-        name = raw.decode(errors="backslashreplace").removeprefix(base)
-        if row := _ROW.fullmatch(name):
-            shot.rows[row[1]] = _hash(execute("HGETALL", raw))
-        elif lane := _LANE.fullmatch(name):
-            shot.lanes[lane[1]] = _zset(execute, base + name)
-    shot.ring = [group.decode() for group in execute("LRANGE", base + "ring", 0, -1)]
-    shot.paused = {group.decode() for group in execute("SMEMBERS", base + "paused")}
-    shot.glimit = _hash(execute("HGETALL", base + "glimit"))
-    shot.gactive = _hash(execute("HGETALL", base + "gactive"))
-    shot.wake = execute("LRANGE", base + "wake", 0, -1)
-    return shot
+    names = [key.decode(errors="backslashreplace").removeprefix(base) for key in keys]
+    rows = [match[1] for name in names if (match := _ROW.fullmatch(name))]
+    lanes = [match[1] for name in names if (match := _LANE.fullmatch(name))]
+    replies = execute_all(
+        [
+            *(("ZRANGE", base + name, 0, -1, "WITHSCORES") for name in _STATE_OF),
+            *(("HGETALL", f"{base}job:{job_id}") for job_id in rows),
+            *(("ZRANGE", f"{base}g:{group}:pending", 0, -1, "WITHSCORES") for group in lanes),
+            *(("LRANGE", base + "ring", 0, -1), ("LRANGE", base + "wake", 0, -1), ("SMEMBERS", base + "paused")),
+            *(("HGETALL", base + "glimit"), ("HGETALL", base + "gactive")),
+        ]
+    )
+    reply = iter(replies)
+    return Snapshot(
+        places={name: _zset(next(reply)) for name in _STATE_OF},
+        rows={job_id: _hash(next(reply)) for job_id in rows},
+        lanes={group: _zset(next(reply)) for group in lanes},
+        ring=_texts(next(reply)),
+        wake=list(next(reply)),
+        paused=set(_texts(next(reply))),
+        glimit=_hash(next(reply)),
+        gactive=_hash(next(reply)),
+    )
+
+
+def snapshot(execute: Execute, queue: str) -> Snapshot:
+    """Everything that lies on the server under one queue."""
+    keys = _keys(execute, f"emq:{{{_escaped(queue)}}}:*")
+    return read(queue, keys, lambda commands: [execute(*words) for words in commands])
 
 
 def _places(shot: Snapshot) -> dict[str, list[tuple[str, bytes]]]:
@@ -140,13 +162,14 @@ def _score_breaches(shot: Snapshot) -> list[str]:
 
 
 def _count_breaches(shot: Snapshot) -> list[str]:
-    out: list[str] = []
-    for job_id, row in sorted(shot.rows.items()):
-        if "attempts" not in row:
-            out.append(f"{job_id} has no attempts")
-        for name in ("attempts", "failures", "stalled"):
-            if name in row and not _COUNT.fullmatch(row[name]):
-                out.append(f"{job_id} has {name} {row[name]!r}, not a canonical count")
+    rows = sorted(shot.rows.items())
+    out = [f"{job_id} has no attempts" for job_id, row in rows if "attempts" not in row]
+    out += [
+        f"{job_id} has {name} {row[name]!r}, not a canonical count"
+        for job_id, row in rows
+        for name in ("attempts", "failures", "stalled")
+        if name in row and not _COUNT.fullmatch(row[name])
+    ]
     return out
 
 

@@ -4,14 +4,15 @@
 -- ARGV[1] -> base     ARGV[2] -> group     ARGV[3] -> n >= 1, or 0 to lift it
 -- returns 1; ERR for an n that is no integer
 -- @include natural
--- @include opened
+-- @include lane
+-- @include wake
 local limit = natural(ARGV[3])
 if not limit then return redis.error_reply('ERR limit must be a non-negative integer') end
+local before = lane_served(ARGV[2])
 if limit == 0 then
   redis.call('HDEL', KEYS[1], ARGV[2])
 else
   redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
 end
-ring_fix(ARGV[2])
-wake_lane(ARGV[2])
+wake(ring_fix(ARGV[2], before))
 return 1
