@@ -64,7 +64,7 @@ class Dispatch:
         near = nearest(name, self._jobs)
         if wait_ms is None:
             return Bury(f"unknown job {name!r}; this worker knows: {near}")
-        log.warning("%s: unknown job %r, again in %d ms; this worker knows: %s", claimed.id, name, near, wait_ms)
+        log.warning("%s: unknown job %r, again in %d ms; this worker knows: %s", claimed.id, name, wait_ms, near)
         return Later(wait_ms)
 
 

@@ -21,12 +21,12 @@ from echomq.protocol.checks import MAX_PAYLOAD, integer, name_of
 from echomq.protocol.errors import WireError
 from echomq.protocol.keys import check_queue
 from echomq.protocol.replies import Admission
-from echomq.runtime.dial import Dial
 from echomq.wire.options import FENCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from echomq.runtime.dial import Dial
     from echomq.wire import AsyncConnector, Connector
 
 P = ParamSpec("P")
@@ -136,6 +136,9 @@ class EchoMQ:
 
     def dial(self) -> Dial:
         """The app's server, for loops and connectors of your own."""
+        # Imported when used: a program that only sends has no loops.
+        from echomq.runtime.dial import Dial
+
         return Dial(self._connections.source, fence=self._fence)
 
     def use_server(self, url: str) -> None:

@@ -38,7 +38,7 @@ def instant_ms(what: str, when: datetime) -> int:
             f"{what} takes an aware datetime, and {when!r} is naive: give it its zone, "
             "as in datetime.now(UTC) or when.replace(tzinfo=ZoneInfo('Europe/Berlin'))"
         )
-    return max(0, -((_EPOCH - when) // _MS))
+    return max(0, _ceil_ms(when - _EPOCH))
 
 
 def duration(what: str, whole: timedelta | None, parts: Span) -> timedelta:
@@ -67,7 +67,7 @@ def span_ms(what: str, whole: timedelta | None, parts: Span = _NONE) -> int:
     span = duration(what, whole, parts)
     if span <= _ZERO:
         raise InvalidInputError(f"{what} needs a span of time above zero, not {_shown(span)}")
-    return _within(what, -(-span // _MS), span)
+    return _within(what, _ceil_ms(span), span)
 
 
 def period_ms(what: str, whole: timedelta | None, parts: Span = _NONE) -> int:
@@ -86,7 +86,11 @@ def first_ms(what: str, span: timedelta) -> int:
         raise InvalidInputError(f"{what} must be a timedelta, not {type(span).__name__}: {span!r}")
     if span < _ZERO:
         raise InvalidInputError(f"{what} must be zero or more, not {_shown(span)}")
-    return _within(what, -(-span // _MS), span)
+    return _within(what, _ceil_ms(span), span)
+
+
+def _ceil_ms(span: timedelta) -> int:
+    return span // _MS + (1 if span % _MS else 0)
 
 
 def _within(what: str, ms: int, span: timedelta) -> int:

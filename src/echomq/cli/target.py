@@ -70,7 +70,9 @@ def _importable(name: str, here: str) -> list[str]:
             places, prefix = list(getattr(package, "__path__", [])), parent + "."
         elif (folder := Path(here, *parent.split("."))).is_dir():
             places, prefix = [str(folder)], parent + "."
-    return [prefix + each.name for each in pkgutil.iter_modules(places)]
+    # A folder without an __init__.py is a package, too.
+    bare = {file.parent.name for place in places for file in Path(place).glob("*/*.py")}
+    return [prefix + each for each in {each.name for each in pkgutil.iter_modules(places)} | bare]
 
 
 def _broken(name: str, error: BaseException) -> str:

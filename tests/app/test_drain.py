@@ -1,0 +1,196 @@
+"""The end of a worker process: a first signal gives running jobs their grace, a second hands them back at once."""
+
+from __future__ import annotations
+
+import os
+import queue as queues
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import echomq
+from echomq import EchoMQ, metrics
+from echomq.protocol.replies import State
+from support.servers import Server, wait_until
+
+TASKS = """
+import asyncio, os, time
+from echomq import EchoMQ
+
+mq = EchoMQ(default_queue=os.environ["QUEUE"])
+
+@mq.job(name="coroutine")
+async def coroutine(seconds: float) -> None:
+    print("started", flush=True)
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        print("cancelled", flush=True)
+        raise
+    print("ended", flush=True)
+
+@mq.job(name="plain")
+def plain(seconds: float) -> None:
+    print("started", flush=True)
+    time.sleep(seconds)
+    print("ended", flush=True)
+
+@mq.job(name="borrowed")
+async def borrowed(seconds: float) -> None:
+    print("started", flush=True)
+    await asyncio.to_thread(time.sleep, seconds)
+    print("ended", flush=True)
+"""
+
+
+class Process:
+    """`echomq worker` on the tasks above, and what it says."""
+
+    def __init__(self, folder: Path, server: Server, queue: str, *options: str) -> None:
+        (folder / "tasks.py").write_text(TASKS)
+        source = str(Path(echomq.__file__).parents[1])
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "echomq.cli", "worker", "tasks:mq", *options],
+            cwd=folder,
+            env=os.environ | {"ECHOMQ_URL": server.url, "QUEUE": queue, "PYTHONPATH": source},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: queues.Queue[str] = queues.Queue()
+        self.log = ""
+        self._readers = [threading.Thread(target=self._read_out), threading.Thread(target=self._read_log)]
+        for reader in self._readers:
+            reader.start()
+
+    def _read_out(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put(line.strip())
+
+    def _read_log(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log += line
+
+    def expect(self, line: str) -> None:
+        assert self.lines.get(timeout=20) == line, self.log
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        code = self.process.wait(20)
+        for reader in self._readers:
+            reader.join()
+        return code
+
+    def close(self) -> None:
+        self.process.kill()
+        self.wait()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path, server: Server, queue: str) -> Iterator[Callable[..., Process]]:
+    started: list[Process] = []
+
+    def start(*options: str) -> Process:
+        started.append(Process(tmp_path, server, queue, *options))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
+def send(mq: EchoMQ, name: str, seconds: float) -> str:
+    @mq.job(name=name)
+    def job(seconds: float) -> None: ...
+
+    return job.enqueue(seconds).id
+
+
+def assert_handed_back(mq: EchoMQ, queue: str, job_id: str) -> None:
+    row = mq.run(metrics.row(queue, job_id))
+    assert (row["state"], row["attempts"], row.get("failures", b"0")) == (b"pending", b"1", b"0")
+    assert "last_error" not in row
+    assert row.get("stalled", b"0") == b"0"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("name", ["coroutine", "plain"])
+def test_a_running_job_ends_within_the_grace(mq: EchoMQ, queue: str, start, name: str, number: int) -> None:
+    running = send(mq, name, 0.5)
+    worker = start("--concurrency", "1")
+    worker.expect("started")
+    waiting = send(mq, name, 0.5)
+    worker.signal(number)
+    worker.expect("ended")
+    assert worker.wait() == 0
+    assert worker.lines.empty()
+    assert mq.run(metrics.state(queue, running)) is State.ABSENT
+    row = mq.run(metrics.row(queue, waiting))
+    assert (row["state"], row["attempts"]) == (b"pending", b"0")
+
+
+def test_a_coroutine_that_outlasts_the_grace_is_cancelled_and_handed_back(mq: EchoMQ, queue: str, start) -> None:
+    job_id = send(mq, "coroutine", 60)
+    worker = start("--grace", "0.2")
+    worker.expect("started")
+    worker.signal(signal.SIGTERM)
+    worker.expect("cancelled")
+    assert worker.wait() == 0
+    assert_handed_back(mq, queue, job_id)
+
+
+@pytest.mark.parametrize("name", ["plain", "borrowed"])
+def test_a_function_that_outlasts_the_grace_in_its_thread_ends_with_the_process(
+    mq: EchoMQ, queue: str, start, name: str
+) -> None:
+    job_id = send(mq, name, 60)
+    worker = start("--grace", "0.2")
+    worker.expect("started")
+    began = time.monotonic()
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert time.monotonic() - began < 15
+    assert worker.lines.empty()
+    assert_handed_back(mq, queue, job_id)
+
+
+@pytest.mark.parametrize("name", ["coroutine", "plain"])
+def test_a_second_signal_hands_back_at_once(mq: EchoMQ, queue: str, start, name: str) -> None:
+    job_id = send(mq, name, 60)
+    worker = start("--grace", "600")
+    worker.expect("started")
+    worker.signal(signal.SIGTERM)
+    wait_until(lambda: "SIGTERM: no more claims" in worker.log)
+    assert mq.run(metrics.state(queue, job_id)) is State.ACTIVE
+    worker.signal(signal.SIGINT)
+    assert worker.wait() == 0
+    assert_handed_back(mq, queue, job_id)
+
+
+def test_an_idle_worker_ends_at_once(start) -> None:
+    worker = start()
+    wait_until(lambda: "serving" in worker.log)
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+
+
+def test_a_worker_that_is_killed_leaves_its_job_in_hand(mq: EchoMQ, queue: str, start) -> None:
+    job_id = send(mq, "coroutine", 60)
+    worker = start()
+    worker.expect("started")
+    worker.signal(signal.SIGKILL)
+    assert worker.wait() == -signal.SIGKILL
+    assert mq.run(metrics.state(queue, job_id)) is State.ACTIVE

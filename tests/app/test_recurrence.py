@@ -1,0 +1,80 @@
+"""`every(...)` registers by name, says what it did, and its occurrences are ordinary jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+
+import pytest
+
+from echomq import EchoMQ, errors, repeat
+from echomq.protocol.repeat import Registration
+from support.servers import Server
+
+
+def test_registering_says_what_it_did(mq: EchoMQ, queue: str) -> None:
+    @mq.job
+    def digest(whom: str) -> None: ...
+
+    hourly = digest.every(hours=1, name="digest")
+    assert hourly.register("all") is Registration.REGISTERED
+    assert hourly.register("all") is Registration.UNCHANGED
+    assert hourly.register("some") is Registration.UPDATED
+    assert digest.every(hours=2, name="digest").register("some") is Registration.UPDATED
+    assert mq.run(repeat.count(queue)) == 1
+    assert hourly.cancel()
+    assert not hourly.cancel()
+    assert mq.run(repeat.count(queue)) == 0
+
+
+async def test_awaited_registration_is_the_same(mq: EchoMQ, queue: str) -> None:
+    @mq.job
+    def digest(whom: str) -> None: ...
+
+    hourly = digest.every(timedelta(hours=1), name="digest")
+    assert await hourly.aregister("all") is Registration.REGISTERED
+    assert await hourly.aregister("all") is Registration.UNCHANGED
+    assert await hourly.acancel()
+    await mq.aclose()
+
+
+@pytest.mark.parametrize(("first_in", "ms"), [(timedelta(0), 0), (timedelta(minutes=5), 300_000)])
+def test_the_first_run_is_at_once_or_when_asked_for(
+    mq: EchoMQ, server: Server, queue: str, first_in: timedelta, ms: int
+) -> None:
+    @mq.job
+    def digest() -> None: ...
+
+    before = time.time_ns() // 1_000_000
+    digest.every(hours=1, name="digest", first_in=first_in).register()
+    after = time.time_ns() // 1_000_000
+    with server.client() as client:
+        score = float(client.execute("ZSCORE", f"emq:{{{queue}}}:repeat", "digest"))
+    assert before + ms <= score <= after + ms
+
+
+def test_wrong_arguments_register_nothing(mq: EchoMQ, queue: str) -> None:
+    @mq.job
+    def digest(whom: str) -> None: ...
+
+    with pytest.raises(TypeError):
+        digest.every(hours=1, name="digest").register()
+    with pytest.raises(errors.SerializationError):
+        digest.every(hours=1, name="digest").register(5)
+    assert mq.run(repeat.count(queue)) == 0
+
+
+async def test_a_worker_fires_it_with_its_arguments(mq: EchoMQ, working) -> None:
+    seen: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+
+    @mq.job
+    async def tick(text: str, number: int = 0) -> None:
+        await seen.put((text, number))
+
+    await tick.every(milliseconds=50, name="tick").aregister("tock", number=7)
+    async with working():
+        for _ in range(3):
+            assert await seen.get() == ("tock", 7)
+    await tick.every(milliseconds=50, name="tick").acancel()
+    await mq.aclose()

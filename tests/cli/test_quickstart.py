@@ -1,0 +1,26 @@
+"""The first program of the documentation, as it is: the script sends, the worker runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import echomq
+from support.servers import Server
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_quickstart_sends_and_a_burst_runs_it(server: Server) -> None:
+    env = os.environ | {"PYTHONPATH": str(Path(echomq.__file__).parents[1]), "ECHOMQ_URL": server.url}
+
+    def run(*words: str) -> str:
+        return subprocess.run(
+            [sys.executable, *words], cwd=ROOT, env=env, capture_output=True, text=True, timeout=50, check=True
+        ).stdout
+
+    assert "echomq worker examples.quickstart:mq" in run("examples/quickstart.py")
+    out = run("-m", "echomq.cli", "worker", "examples.quickstart:mq", "--burst")
+    assert sorted(out.splitlines()) == ["Hello, world!", "Hello, you!"]

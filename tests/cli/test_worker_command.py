@@ -1,0 +1,199 @@
+"""`echomq worker`: what is written wrongly is one clear sentence with the nearest valid thing, and an exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import echomq
+from echomq import EchoMQ
+from support.servers import Server
+
+SOURCE = Path(echomq.__file__).parents[1]
+
+TASKS = """
+import sys
+from echomq import EchoMQ
+
+mq = EchoMQ("{url}", default_queue="{queue}")
+spare = EchoMQ("{url}")
+number = 5
+
+class shop:
+    mq = mq
+
+@mq.job(name="greet")
+def greet(name):
+    print(f"Hello, {{name}}!", flush=True)
+
+@mq.job(name="other", queue="{queue}-images")
+def other(): ...
+"""
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "echomq.cli", *words],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(SOURCE), "ECHOMQ_HOME": str(tmp_path / "home")} | env,
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def tasks(tmp_path: Path, server: Server, queue: str) -> Path:
+    file = tmp_path / "tasks.py"
+    file.write_text(TASKS.format(url=server.url, queue=queue))
+    return file
+
+
+def sentence(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line that it says."""
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("echomq: ")
+    return line.removeprefix("echomq: ")
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("taks:mq", r"no module named 'taks' in {here}; nearest: 'tasks'"),
+        ("pkg.taks:mq", r"no module named 'pkg.taks' in {here}; nearest: 'pkg.tasks'"),
+        ("pgk.tasks:mq", r"no module named 'pgk' in {here}; nearest: 'pkg'"),
+        ("tasks:mp", "module 'tasks' has no 'mp'; write tasks:mq"),
+        ("tasks:shop.mp", "module 'tasks' has no 'shop.mp'; write tasks:mq or tasks:spare"),
+        ("tasks:number", "tasks:number is not an EchoMQ but of type int; write tasks:mq or tasks:spare"),
+        ("tasks:greet", "tasks:greet is not an EchoMQ but of type PlainJob; write tasks:mq or tasks:spare"),
+        ("tasks", "'tasks' names no object of its module; write tasks:mq or tasks:spare"),
+        ("tasks:", "'tasks:' is not MODULE:OBJECT, as in tasks:mq"),
+        (":mq", "':mq' is not MODULE:OBJECT, as in tasks:mq"),
+        ("", "'' is not MODULE:OBJECT, as in tasks:mq"),
+        ("tasks.py:mq", "'tasks.py' is a file; write its module, as in tasks:mq"),
+        ("./pkg/tasks.py", "'./pkg/tasks.py' is a file; write its module, as in pkg.tasks:mq"),
+        ("json:dumps", "json:dumps is not an EchoMQ but of type function; no EchoMQ is defined in 'json'"),
+        ("tasks:spare", "this EchoMQ has no jobs yet"),
+    ],
+)
+def test_a_wrong_target_is_told_with_the_nearest_right_one(run: Run, tasks: Path, target: str, said: str) -> None:
+    (tasks.parent / "pkg").mkdir()
+    (tasks.parent / "pkg" / "tasks.py").touch()
+    done = run("worker", target)
+    assert sentence(done).startswith(said.format(here=tasks.parent))
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import nothing_like_it", "module 'broken' cannot be imported: ModuleNotFoundError: No module named"),
+        ("1 / 0", "module 'broken' cannot be imported: ZeroDivisionError: division by zero"),
+        ("def (", "module 'broken' cannot be imported: SyntaxError"),
+        ("raise SystemExit(3)", "module 'broken' cannot be imported: it exits with 3"),
+    ],
+)
+def test_a_module_that_fails_says_what_and_where(run: Run, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "broken.py").write_text(f"\n{text}\n")
+    done = run("worker", "broken:mq")
+    assert sentence(done).startswith(said)
+    if "SyntaxError" not in said:
+        assert f"{tmp_path}/broken.py, line 2" in done.stderr
+    assert done.returncode == 2
+
+
+def test_an_unknown_queue_is_told_with_the_nearest(run: Run, tasks: Path, queue: str) -> None:
+    done = run("worker", "tasks:mq", "--queue", queue, "--queue", f"{queue}-image")
+    assert sentence(done).startswith(f"no job is in queue '{queue}-image'; there are jobs in '{queue}-images'")
+    assert done.returncode == 2
+
+
+def test_a_server_that_cannot_be_reached_is_exit_code_1(run: Run, tasks: Path) -> None:
+    done = run("worker", "tasks:mq", "--url", "valkey://localhost:1")
+    assert sentence(done).startswith("cannot connect to localhost:1")
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--url", "http://x"], "'http://x' is not a server's URL"),
+        (["--grace", "inf"], "grace"),
+        (["--grace", "nan"], "grace"),
+    ],
+)
+def test_a_wrong_option_is_told(run: Run, tasks: Path, words: list[str], said: str) -> None:
+    done = run("worker", "tasks:mq", *words)
+    assert said in sentence(done)
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["wroker"],
+        ["worker"],
+        ["worker", "tasks:mq", "--concurrency", "0"],
+        ["worker", "tasks:mq", "--grace", "-1"],
+        ["worker", "tasks:mq", "--nothing"],
+        ["worker", "tasks:mq", "--log-level", "loud"],
+    ],
+)
+def test_a_wrong_usage_is_exit_code_2(run: Run, words: list[str]) -> None:
+    done = run(*words)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "Error: " in done.stderr
+
+
+def test_a_burst_runs_what_is_there_and_ends(run: Run, tasks: Path, server: Server, queue: str) -> None:
+    with EchoMQ(server.url, default_queue=queue) as mq:
+
+        @mq.job(name="greet")
+        def greet(name: str) -> None: ...
+
+        first, second = greet.enqueue("a"), greet.enqueue("b")
+        greet.after(hours=1).enqueue("c")
+    done = run("worker", "tasks:mq", "--burst", "--concurrency", "1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["Hello, a!", "Hello, b!"]
+    for job in (first, second):
+        assert f"INFO echomq.worker: {job.id} greet attempt 1 done, " in done.stderr
+    assert "2 jobs were run" in done.stderr
+
+
+def test_quiet_is_quiet(run: Run, tasks: Path) -> None:
+    done = run("worker", "tasks:mq", "--burst", "--log-level", "error")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("words", [["-h"], ["--help"], []])
+def test_help_shows_the_commands(run: Run, words: list[str]) -> None:
+    done = run(*words)
+    text = done.stdout + done.stderr
+    assert all(command in text for command in ("worker", "server", "demo"))
+
+
+def test_help_of_a_command_has_examples(run: Run) -> None:
+    done = run("worker", "--help")
+    assert done.returncode == 0
+    assert "echomq worker tasks:mq --burst" in " ".join(done.stdout.split())
+    assert "Jobs of each queue that run at once" in " ".join(done.stdout.split())
+
+
+def test_the_version_is_told(run: Run) -> None:
+    assert run("--version").stdout == f"echomq {echomq.__version__}\n"
