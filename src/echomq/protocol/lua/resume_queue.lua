@@ -2,7 +2,7 @@
 -- resume queue: claims are served again (protocol §7).
 -- KEYS[1] -> meta
 -- returns 1
--- @include wake
+-- @include ceiling
 redis.call('HDEL', KEYS[1], 'paused')
-wake(redis.call('ZCARD', base .. 'pending') + redis.call('LLEN', base .. 'ring'))
+wake(waiting_up_to(64))
 return 1

@@ -3,9 +3,9 @@
 -- KEYS[1] -> meta
 -- ARGV -> field, value ...
 -- returns 1
--- @include wake
+-- @include ceiling
 for i = 1, #ARGV, 2 do
   if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 end
-wake(redis.call('ZCARD', base .. 'pending') + redis.call('LLEN', base .. 'ring'))
+wake(waiting_up_to(64))
 return 1

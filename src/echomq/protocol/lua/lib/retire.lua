@@ -20,6 +20,7 @@ end
 local function retire(ids, tokens, results, ttls)
   local leases = redis.call('ZMSCORE', base .. 'active', unpack(ids))
   local answers, out, rows, doomed, taken, moved, signals = {}, {}, {}, {}, {}, {}, {}
+  local freed, opened = 0, 0
   for i = 1, #ids do
     local id = ids[i]
     local known = not taken[id] and fields(id, 'attempts', 'group', 'parent', 'parent_queue', 'dedup')
@@ -37,6 +38,7 @@ local function retire(ids, tokens, results, ttls)
         local row = row_of(id)
         answers[i] = known[4] and 2 or 1
         taken[id] = true
+        if place == 'active' then freed = freed + 1 end
         if place == 'active' and not group then
           out[#out + 1] = id
         else
@@ -55,13 +57,12 @@ local function retire(ids, tokens, results, ttls)
     end
   end
   if #out > 0 then redis.call('ZREM', base .. 'active', unpack(out)) end
-  local opened = 0
   for _, job in ipairs(moved) do opened = opened + leave(job[1], job[2], job[3]) end
   if #rows == 0 then return answers end
   redis.call('DEL', unpack(doomed))
   guard(rows)
   redis.call('HINCRBY', base .. 'metrics:completed', 'count', #rows)
   for _, signal in ipairs(signals) do signal_done(unpack(signal, 1, 4)) end
-  wake_freed(#rows, opened)
+  wake_freed(freed, opened)
   return answers
 end
