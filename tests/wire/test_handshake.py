@@ -186,7 +186,7 @@ def test_eviction_is_warned_about(start_server: StartServer, caplog: pytest.LogC
 def test_a_replica_is_warned_about_and_does_not_take_the_fence(
     start_server: StartServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    primary = start_server(tcp=True)
+    primary = start_server(tcp=True, options=["--repl-diskless-sync-delay", "0"])
     replica = start_server(aof=True, options=["--replicaof", "127.0.0.1", str(primary.port)])
     with replica.client() as client:
         wait_until(lambda: b"master_link_status:up" in client.execute("INFO", "replication"), what="a link")

@@ -129,7 +129,7 @@ def test_a_plain_command_s_noscript_is_its_own_reply() -> None:
 def test_a_push_answers_a_subscribe_in_its_turn_and_takes_no_reply() -> None:
     pipe: Pipe[Waiter] = Pipe()
     call = raw("SUBSCRIBE", "c")
-    subscribe = Entry(call, Waiter(), pack(call), push=True)
+    subscribe = Entry(call, Waiter(), pack(call))
     pipe.take(deque([plain("x"), subscribe, plain("y")]))
     message = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n"
     confirmed = b">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"

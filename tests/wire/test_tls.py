@@ -75,11 +75,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield Secured(server, port, folder)
 
 
-def fails(url: str, says: str, context: ssl.SSLContext | None = None) -> None:
+def fails(url: str, says: str, context: ssl.SSLContext | None = None, timeout: float = 5) -> None:
     async def opened() -> None:
-        await aconnect(url, tls=context)
+        await aconnect(url, tls=context, timeout=timeout)
 
-    for attempt in (lambda: connect(url, tls=context), lambda: asyncio.run(opened())):
+    for attempt in (lambda: connect(url, tls=context, timeout=timeout), lambda: asyncio.run(opened())):
         with pytest.raises(ConnectError) as refusal:
             attempt()
         assert says in str(refusal.value)
@@ -135,4 +135,4 @@ def test_a_context_of_one_s_own_is_used(secured: Secured) -> None:
 
 def test_a_server_without_tls_is_named() -> None:
     with Server(tcp=True) as plain:
-        fails(plain.tcp_url.replace("valkey://", "valkeys://"), f"127.0.0.1:{plain.port}")
+        fails(plain.tcp_url.replace("valkey://", "valkeys://"), "does it speak TLS?", timeout=0.3)

@@ -13,9 +13,9 @@ from echomq.protocol.errors import DisconnectedError, EchoMQError, WireError
 from echomq.wire import forks, node
 from echomq.wire.aiocarrier import Carrier
 from echomq.wire.commands import check_command
-from echomq.wire.options import Limit, Options, OptionWords, Timeout
+from echomq.wire.options import DEFAULT, Options, OptionWords, Timeout
 from echomq.wire.resp import raw
-from echomq.wire.source import Source, resolve
+from echomq.wire.source import FixedSource, Source, resolve
 from echomq.wire.subscriptions import BUFFER, AsyncSubscription, Box
 from echomq.wire.url import Target
 
@@ -46,7 +46,7 @@ class AsyncConnector:
 
     # Calls
 
-    def submit(self, call: Call[T], *, timeout: Timeout = Limit.DEFAULT) -> asyncio.Future[T]:
+    def submit(self, call: Call[T], *, timeout: Timeout = DEFAULT) -> asyncio.Future[T]:
         """Put `call` into the next flight, which leaves at this turn of the loop; the future is its answer.
 
         Raises `OverloadedError` at once when `max_pending` calls wait, `DisconnectedError` when closed.
@@ -54,9 +54,10 @@ class AsyncConnector:
         carrier = self._carrier
         if carrier is None or asyncio.get_running_loop() is not self._loop:
             carrier = self._carry()
-        return carrier.enter(call, self._options.seconds(timeout))
+        options = self._options
+        return carrier.enter(call, options.call_timeout if timeout is DEFAULT else options.seconds(timeout))
 
-    async def run(self, work: Call[T] | Plan[T], *, timeout: Timeout = Limit.DEFAULT) -> T:  # noqa: ASYNC109  (as in the blocking face; it drops the connection)
+    async def run(self, work: Call[T] | Plan[T], *, timeout: Timeout = DEFAULT) -> T:  # noqa: ASYNC109  (as in the blocking face; it drops the connection)
         """The answer to a call, or what a plan returns; raises what the server refused.
 
         After `timeout` seconds without an answer (None: never) the connection is dropped.
@@ -89,7 +90,7 @@ class AsyncConnector:
             refused.set_exception(error)
             return refused
 
-    async def execute(self, *words: Arg, timeout: Timeout = Limit.DEFAULT) -> Reply:  # noqa: ASYNC109
+    async def execute(self, *words: Arg, timeout: Timeout = DEFAULT) -> Reply:  # noqa: ASYNC109
         """A raw command's reply. A blocking command needs `timeout=None` and a connector of its own.
 
         Cancelling one that blocks drops its connection when it is alone there, so that the server forgets it
@@ -138,16 +139,24 @@ class AsyncConnector:
         carrier, self._carrier = self._carrier, None
         lease, self._lease = self._lease, None
         last = lease is not None and node.leave(lease, self)
-        if carrier is not None and loop is self._loop:
-            await carrier.finish()
-            if self._keeper is not None:
-                self._keeper.cancel()
-                await asyncio.wait([self._keeper])
-            if lease is not None and last and carrier.link is not None and not carrier.parked:
-                seconds = self._options.timeout
-                await _drive(lease.give_back(), lambda call: carrier.enter(call, seconds))
-            await carrier.close()
-        await loop.run_in_executor(None, self._source.release)
+        try:
+            if carrier is not None and loop is self._loop:
+                try:
+                    await self._finish(carrier, lease if last else None)
+                finally:
+                    await carrier.close()
+        finally:
+            if not isinstance(self._source, FixedSource):
+                await loop.run_in_executor(None, self._source.release)
+
+    async def _finish(self, carrier: Carrier, lease: node.NodeLease | None) -> None:
+        await carrier.finish()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+        if lease is not None and carrier.link is not None and not carrier.parked:
+            seconds = self._options.timeout
+            await _drive(lease.give_back(), lambda call: carrier.enter(call, seconds))
 
     def _carry(self) -> Carrier:
         """The carrier of the running loop."""

@@ -53,6 +53,8 @@ class Carrier:
         self._loop = asyncio.get_running_loop()
         self._unsent: deque[Waiting] = deque()
         self._scheduled = False
+        self._now = 0.0
+        self._max_pending = options.max_pending
         self._watch: asyncio.TimerHandle | None = None
         self._watch_at = _FOREVER
         self._opening: asyncio.Task[EchoMQError | None] | None = None
@@ -68,30 +70,29 @@ class Carrier:
 
     # Calls
 
-    def enter(self, call: Call[T], timeout: float | None, *, push: bool = False) -> asyncio.Future[T]:
+    def enter(self, call: Call[T], timeout: float | None) -> asyncio.Future[T]:
         """Put `call` into the next flight; the future is its answer."""
         packed = pack(call)
-        link, unsent = self.link, self._unsent
+        link, unsent, loop = self.link, self._unsent, self._loop
         waiting = len(unsent)
         if link is not None:
             waiting += len(link.pipe.sent) + len(link.pipe.missing)
-        if waiting >= self._options.max_pending:
+        if waiting >= self._max_pending:
             raise OverloadedError(
                 f"{call.verb} {call.subject}: {waiting} calls already wait for {self._address}, max_pending is "
-                f"{self._options.max_pending}; the call was not sent"
+                f"{self._max_pending}; the call was not sent"
             )
-        loop = self._loop
-        future: asyncio.Future[T] = loop.create_future()
-        now = loop.time()
-        deadline = _FOREVER if timeout is None else now + timeout
-        if link is None:
-            deadline = min(deadline, now + self._options.timeout)
-        unsent.append(Entry(call, future, packed, timeout, deadline, push=push))
         if not self._scheduled:
             self._scheduled = True
             loop.call_soon(self._flush_scheduled)
+            self._now = loop.time()
+        deadline = _FOREVER if timeout is None else self._now + timeout
+        if link is None:
+            deadline = min(deadline, self._now + self._options.timeout)
         if deadline < self._watch_at:
             self._watch_until(deadline)
+        future: asyncio.Future[T] = loop.create_future()
+        unsent.append(Entry(call, future, packed, timeout, deadline))
         return future
 
     def _flush_scheduled(self) -> None:
@@ -279,7 +280,7 @@ class Carrier:
     async def attach(self, box: Box) -> None:
         """Subscribe `box`; returns when the server has said so."""
         timeout = self._options.call_timeout
-        futures = [self.enter(raw("SUBSCRIBE", name), timeout, push=True) for name in self._channels.add(box)]
+        futures = [self.enter(raw("SUBSCRIBE", name), timeout) for name in self._channels.add(box)]
         try:
             await asyncio.gather(*futures)
         except BaseException:
@@ -293,7 +294,7 @@ class Carrier:
             timeout = self._options.call_timeout
             for name in gone:
                 with suppress(EchoMQError):
-                    await self.enter(raw("UNSUBSCRIBE", name), timeout, push=True)
+                    await self.enter(raw("UNSUBSCRIBE", name), timeout)
 
     def _restore(self, name: bytes) -> None:
         subscribe = raw("SUBSCRIBE", name)
@@ -309,7 +310,7 @@ class Carrier:
 
         future.add_done_callback(restored)
         deadline = self._loop.time() + timeout
-        self._unsent.appendleft(Entry(subscribe, future, pack(subscribe), timeout, deadline, push=True))
+        self._unsent.appendleft(Entry(subscribe, future, pack(subscribe), timeout, deadline))
 
     # The end
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 from echomq.protocol.call import Call, Reply
-from echomq.protocol.errors import ConnectError, DisconnectedError, EchoMQError, ServerError
+from echomq.protocol.errors import ConnectError, DisconnectedError, ServerError
 from echomq.wire.handshake import Batch, Handshake, Outcome, RefusedError
 from echomq.wire.options import Options
-from echomq.wire.pipe import Entry, Pipe, lost, outcome
-from echomq.wire.resp import pack
+from echomq.wire.pipe import Entry, Pipe, lost, outcome, unreadable
+from echomq.wire.resp import ErrorReply, pack
 from echomq.wire.sockets import tune
 from echomq.wire.url import Target
 
@@ -63,6 +63,8 @@ class Link(asyncio.Protocol):
             raise RefusedError(f"{address} is not trusted: {error.verify_message}") from error
         except TimeoutError as error:
             state = f"it says: {self.waiting_for}" if self.waiting_for else "no answer"
+            if self._transport is None and (options.tls or self.target.tls):
+                state = "does it speak TLS?"
             raise ConnectError(f"cannot connect to {address}: not within {timeout:g} s ({state})") from error
         except OSError as error:
             raise ConnectError(f"cannot connect to {address}: {error.strerror or error}") from error
@@ -130,9 +132,14 @@ class Link(asyncio.Protocol):
             future = entry.sink
             if future is None or future.done():
                 continue
-            value = outcome(entry.call, answer)
-            if isinstance(value, EchoMQError):
-                future.set_exception(value)
+            call = entry.call
+            if isinstance(answer, ErrorReply):
+                future.set_exception(outcome(call, answer))
+                continue
+            try:
+                value = call.decode(answer)
+            except Exception as error:  # noqa: BLE001  (as in `outcome`, which would cost every call more)
+                future.set_exception(unreadable(call, answer, error))
             else:
                 future.set_result(value)
         if pipe.pushes:

@@ -29,6 +29,9 @@ class Limit(Enum):
     DEFAULT = "default"
 
 
+DEFAULT: Final = Limit.DEFAULT
+"""The same, without the look-up that every call would pay for."""
+
 Timeout: TypeAlias = float | Limit | None
 """Seconds to wait for an answer: a number, None for as long as it takes, or the connector's own."""
 
@@ -80,7 +83,7 @@ class Options:
 
     def seconds(self, timeout: Timeout) -> float | None:
         """`timeout` with the connector's own filled in."""
-        if timeout is Limit.DEFAULT:
+        if timeout is DEFAULT:
             return self.call_timeout
         return None if timeout is None else check_seconds("timeout", timeout)
 

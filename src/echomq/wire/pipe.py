@@ -11,7 +11,7 @@ What stays true, whatever the server answers:
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final, Generic, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from echomq.protocol.call import Call, Reply
 from echomq.protocol.errors import DisconnectedError, EchoMQError, UnexpectedReplyError, from_reply
@@ -19,6 +19,8 @@ from echomq.wire.resp import NOT_YET, Answer, ErrorReply, HiredisError, Push, pa
 
 _MAX_SENDS: Final = 3
 """A script that is unknown again after so many loads is being flushed as fast as it is loaded."""
+
+_CONFIRMED: Final[dict[Reply, str]] = {b"subscribe": "SUBSCRIBE", b"unsubscribe": "UNSUBSCRIBE"}
 
 
 class Sink(Protocol):
@@ -35,10 +37,10 @@ S = TypeVar("S", bound=Sink)
 class Entry(Generic[S]):
     """One call on its way. `deadline` is on the face's own clock and came of `timeout`; None is no limit.
 
-    `sink` is None for what the pipe itself sent. `push` marks a SUBSCRIBE, which a push answers.
+    `sink` is None for what the pipe itself sent.
     """
 
-    __slots__ = ("call", "deadline", "packed", "push", "sends", "sink", "timeout")
+    __slots__ = ("call", "deadline", "packed", "sink", "timeout")
 
     def __init__(
         self,
@@ -47,16 +49,12 @@ class Entry(Generic[S]):
         packed: bytes,
         timeout: float | None = None,
         deadline: float = float("inf"),
-        *,
-        push: bool = False,
     ) -> None:
         self.call = call
         self.sink = sink
         self.packed = packed
         self.timeout = timeout
         self.deadline = deadline
-        self.push = push
-        self.sends = 0
 
 
 def outcome(call: Call[Any], answer: Answer) -> Any:
@@ -65,12 +63,17 @@ def outcome(call: Call[Any], answer: Answer) -> Any:
         return from_reply(answer.text, verb=call.verb, subject=call.subject, token=call.token)
     try:
         return call.decode(answer)
-    except EchoMQError as error:
-        return error
     except Exception as error:  # noqa: BLE001  (a decoder's bug must not cost the other calls their replies)
-        unread = UnexpectedReplyError(f"{call.verb} {call.subject}: cannot read {answer!r}", reply=repr(answer))
-        unread.__cause__ = error
-        return unread
+        return unreadable(call, answer, error)
+
+
+def unreadable(call: Call[Any], answer: Answer, error: Exception) -> EchoMQError:
+    """What the caller gets when its decoder failed."""
+    if isinstance(error, EchoMQError):
+        return error
+    unread = UnexpectedReplyError(f"{call.verb} {call.subject}: cannot read {answer!r}", reply=repr(answer))
+    unread.__cause__ = error
+    return unread
 
 
 def lost(call: Call[Any], address: str, reason: str, *, sent: bool = True) -> DisconnectedError:
@@ -88,11 +91,12 @@ def lost(call: Call[Any], address: str, reason: str, *, sent: bool = True) -> Di
 class Pipe(Generic[S]):
     """The calls of one connection: what was sent, what has to be sent again, and what the server pushes."""
 
-    __slots__ = ("_load_errors", "_reader", "broken", "missing", "pushes", "sent")
+    __slots__ = ("_load_errors", "_reader", "_sends", "broken", "missing", "pushes", "sent")
 
     def __init__(self) -> None:
         self._reader = reader()
         self._load_errors: dict[str, str] = {}
+        self._sends: dict[Entry[S], int] = {}
         self.sent: deque[Entry[S]] = deque()
         """On the wire, oldest first."""
         self.missing: list[Entry[S]] = []
@@ -128,22 +132,23 @@ class Pipe(Generic[S]):
     def feed(self, data: bytes) -> list[tuple[Entry[S], Answer]]:
         """The answers that `data` completes, each with its call; `broken` says if the stream ended there."""
         done: list[tuple[Entry[S], Answer]] = []
-        gets, sent = self._reader.gets, self.sent
+        gets, sent, sends = self._reader.gets, self.sent, self._sends
         try:
             self._reader.feed(data)
             while (reply := gets()) is not NOT_YET:
-                kind = type(reply)
-                if kind is Push:
-                    self._pushed(cast("list[Reply]", reply), done)
+                if isinstance(reply, Push):
+                    self._pushed(reply, done)
                     continue
                 if not sent:
                     self.broken = f"the server sent {reply!r} without being asked"
                     break
                 entry = sent.popleft()
-                if kind is ErrorReply and not self._is_final(entry, cast("ErrorReply", reply)):
+                if isinstance(reply, ErrorReply) and not self._is_final(entry, reply):
                     continue
+                if sends:
+                    sends.pop(entry, None)
                 if entry.sink is not None:
-                    done.append((entry, cast("Answer", reply)))
+                    done.append((entry, reply))
         except (HiredisError, TypeError) as error:
             # TypeError: a map or set whose members cannot be hashed.
             self.broken = f"the server's reply cannot be read ({error})"
@@ -160,15 +165,16 @@ class Pipe(Generic[S]):
         if refusal := self._load_errors.get(script.source):
             error.args = (f"{error.text} SCRIPT LOAD of {script.name} answered: {refusal}",)
             return True
-        entry.sends += 1
-        if entry.sends >= _MAX_SENDS:
+        sends = self._sends.pop(entry, 0) + 1
+        if sends >= _MAX_SENDS:
             return True
+        self._sends[entry] = sends
         self.missing.append(entry)
         return False
 
     def _pushed(self, push: list[Reply], done: list[tuple[Entry[S], Answer]]) -> None:
         # A SUBSCRIBE is answered by a push, in its turn among the replies.
-        if self.sent and self.sent[0].push and push[0] in (b"subscribe", b"unsubscribe"):
+        if push[0] in _CONFIRMED and self.sent and self.sent[0].call.command == _CONFIRMED[push[0]]:
             done.append((self.sent.popleft(), None))
         else:
             self.pushes.append(push)

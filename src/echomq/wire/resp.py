@@ -39,7 +39,7 @@ class Reader(Protocol):
         """Take what the socket gave."""
         ...
 
-    def gets(self) -> object:
+    def gets(self) -> Any:
         """The next whole reply, or `NOT_YET`."""
         ...
 

@@ -22,7 +22,7 @@ from echomq.protocol.errors import (
 from echomq.wire import forks, node
 from echomq.wire.commands import check_command
 from echomq.wire.handshake import FINAL, handshake
-from echomq.wire.options import RECONNECT, Limit, Options, OptionWords, Timeout
+from echomq.wire.options import DEFAULT, RECONNECT, Options, OptionWords, Timeout
 from echomq.wire.pipe import Entry, lost
 from echomq.wire.resp import pack, raw
 from echomq.wire.source import Source, prepared, resolve
@@ -67,7 +67,7 @@ class Connector:
 
     # Calls
 
-    def run(self, work: Call[T] | Plan[T], *, timeout: Timeout = Limit.DEFAULT) -> T:
+    def run(self, work: Call[T] | Plan[T], *, timeout: Timeout = DEFAULT) -> T:
         """The answer to a call, or what a plan returns; raises what the server refused.
 
         After `timeout` seconds without an answer (None: never) the connection is dropped.
@@ -77,7 +77,7 @@ class Connector:
             return self._one(work, timeout)
         return _drive(work, lambda call: self._one(call, timeout))
 
-    def run_many(self, calls: Iterable[Call[T]], *, timeout: Timeout = Limit.DEFAULT) -> list[T | EchoMQError]:
+    def run_many(self, calls: Iterable[Call[T]], *, timeout: Timeout = DEFAULT) -> list[T | EchoMQError]:
         """One outcome a call, in their order: its answer, or its error as a value.
 
         They leave in one flight; more than `max_pending` allows go in several, one after another.
@@ -103,7 +103,7 @@ class Connector:
                         entry.sink.value = error
         return [cast("T | EchoMQError", slot.value) for slot in slots]
 
-    def execute(self, *words: Arg, timeout: Timeout = Limit.DEFAULT) -> Reply:
+    def execute(self, *words: Arg, timeout: Timeout = DEFAULT) -> Reply:
         """A raw command's reply. A blocking command needs `timeout=None` and a connector of its own."""
         check_command(words)
         self._keep_node()
@@ -123,7 +123,7 @@ class Connector:
 
     # Flights
 
-    def _one(self, call: Call[T], timeout: Timeout = Limit.DEFAULT) -> T:
+    def _one(self, call: Call[T], timeout: Timeout = DEFAULT) -> T:
         slot = Slot()
         self._fly([Entry(call, slot, pack(call))], timeout)
         if isinstance(slot.value, EchoMQError):

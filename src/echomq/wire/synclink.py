@@ -58,7 +58,8 @@ class SyncLink:
         except ssl.SSLCertVerificationError as error:
             raise RefusedError(f"{address} is not trusted: {error.verify_message}") from error
         except TimeoutError as error:
-            raise ConnectError(f"cannot connect to {address}: not within {options.timeout:g} s") from error
+            hint = " (does it speak TLS?)" if options.tls or target.tls else ""
+            raise ConnectError(f"cannot connect to {address}: not within {options.timeout:g} s{hint}") from error
         except OSError as error:
             raise ConnectError(f"cannot connect to {address}: {error.strerror or error}") from error
         try:

@@ -80,8 +80,7 @@ class Subscription:
         link = self._dial()
         deadline = time.monotonic() + self._timeout
         entries = [
-            Entry(call, Slot(), pack(call), push=True)
-            for call in (raw("SUBSCRIBE", name) for name in self._channels.names())
+            Entry(call, Slot(), pack(call)) for call in (raw("SUBSCRIBE", name) for name in self._channels.names())
         ]
         try:
             link.exchange(entries, deadline)
