@@ -104,15 +104,15 @@ class Tally:
 
     def repeated(self) -> list[str]:
         """Targets whose job came to its end more than once, with how often."""
-        return [f"{_name(target)} ({len(ends)} times)" for target, ends in self.ends.items() if len(ends) > 1]
+        return sorted(f"{_name(target)} ({len(ends)} times)" for target, ends in self.ends.items() if len(ends) > 1)
 
     def ended_as(self, kind: Kind) -> list[str]:
         """Files whose job ended so, with what stood in the way."""
-        return [
+        return sorted(
             f"{_name(target)}: {ends[0].error}" if ends[0].error else _name(target)
             for target, ends in self.ends.items()
             if ends[0].kind is kind
-        ]
+        )
 
     def changed(self) -> list[str]:
         """Files that were not the same any more when they were hashed."""
