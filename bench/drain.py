@@ -1,6 +1,6 @@
 """How fast jobs go in, and how fast no-op jobs come out, at concurrency 1 and 100.
 
-    python bench/drain.py [JOBS] [ROUNDS]
+python bench/drain.py [JOBS] [ROUNDS]
 """
 
 from __future__ import annotations
@@ -64,7 +64,11 @@ def main() -> None:
             runner.run(fill(server.url, f"o{number}", count // 10))
             one.append(runner.run(drain(server.url, f"o{number}", count // 10, 1)))
     print(f"{rounds} rounds of {count} jobs (a tenth at concurrency 1), one process, Unix socket; medians, jobs/s")
-    for what, values in (("bulk admission", admitted), ("drain, concurrency 100", hundred), ("drain, concurrency 1", one)):
+    for what, values in (
+        ("bulk admission", admitted),
+        ("drain, concurrency 100", hundred),
+        ("drain, concurrency 1", one),
+    ):
         print(f"  {what:24} {statistics.median(values):10,.0f}   ({min(values):,.0f} to {max(values):,.0f})")
 
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from echomq import jobs
 from echomq.protocol.backoff import Fixed
+from echomq.protocol.errors import DisconnectedError
 from echomq.protocol.replies import Claimed
-from echomq.runtime import Dial, Pump, StalledSweep
+from echomq.runtime import Dial, Pump, Retry, StalledSweep
+from echomq.runtime.hand import Held
+from echomq.runtime.settle import Settler
+from echomq.wire import aconnect
 from support.desk import Desk, until
 
 MINUTE = 60_000
@@ -34,49 +41,30 @@ async def test_a_server_that_is_killed_and_comes_back_is_worked_for_again(start_
         assert desk.size("active") == desk.size("pending") == 0
 
 
-async def test_a_failure_whose_answer_was_lost_is_counted_once(desk: Desk) -> None:
-    """The retry ran on the server, its job is claimable again under the same token, and the answer never came."""
-    (job_id,) = desk.enqueue()
-    started, go = asyncio.Event(), asyncio.Event()
-
-    async def handler(job: Claimed) -> None:
-        started.set()
-        await go.wait()
-        raise ValueError("once")
-
-    async with desk.consuming(handler, beat_ms=MINUTE, retry_delay=Fixed(MINUTE)) as consumer:
-        await started.wait()
-        desk.server.freeze()
-        go.set()
-        await until(lambda: not consumer._settler.waiting)  # the retry has left
-        # What the server does with it, done by hand; then the connection dies before the answer is read.
-        desk.server.thaw()
-        await until(lambda: consumer.tally.retried == 1 or consumer.degraded.count)
-    assert desk.row(job_id)["failures"] == "1"
-
-
-async def test_a_lost_answer_to_a_failure_is_looked_up_before_it_is_sent_again(desk: Desk) -> None:
-    from echomq.protocol.errors import DisconnectedError
-    from echomq.runtime.hand import Held
-    from echomq.runtime.outcome import Retry
-    from echomq.runtime.settle import Settler
-
-    settled: list[Held] = []
-    settler = Settler(desk.queue, retry_delay=Fixed(0), max_attempts=3, settled=settled.append)
-    held = Held(Claimed("JOB0NgWEfAEJfs", b"", attempts=1, failures=0, stalled=0))
-    held.outcome = Retry("x")
-    settler.waiting.append(held)
-    settler.take()
-    error = settler.answered([DisconnectedError("gone", sent=True)])
-    assert error is not None
-    assert settler.doubts() == [held]
-    settler.looked(held, {"attempts": b"1", "state": b"active"})
-    assert settler.waiting == [held], "it never ran: sent again"
-    held.doubt = True
-    settler.looked(held, {"attempts": b"1", "failures": b"1", "state": b"pending"})
-    assert settler.waiting == []
-    assert settled == [held]
-    assert settler.tally.retried == 1
+@pytest.mark.parametrize("ran", [True, False])
+async def test_a_failure_whose_answer_is_lost_is_counted_once(desk: Desk, ran: bool) -> None:
+    """It is looked up before it is sent again: its job may be claimable under the same token."""
+    async with aconnect(desk.server.url) as conn:
+        desk.enqueue()
+        job = await conn.run(jobs.claim(desk.queue))
+        assert job is not None
+        held = Held(job)
+        held.outcome = Retry("x")
+        in_hand = {held}
+        settler = Settler(desk.queue, retry_delay=Fixed(0), max_attempts=3, held=in_hand)
+        settler.waiting.append(held)
+        batch, (retry,) = settler.take(10)
+        if ran:
+            await conn.run(retry)
+            await conn.run(jobs.promote(desk.queue))
+        assert settler.answered(batch, iter([DisconnectedError("gone", sent=True)])) is not None
+        assert in_hand == {held}
+        await settler.clear_doubts(conn)
+        for again in settler.take(10)[1]:
+            await conn.run(again)
+        assert settler.tally.retried == ran
+        assert in_hand == (set() if ran else {held})
+    assert desk.row(job.id)["failures"] == "1"
 
 
 async def test_a_parked_connection_that_is_cut_listens_again_at_once(desk: Desk) -> None:

@@ -76,9 +76,7 @@ class Desk:
 
     def recur(self, name: str, every_ms: int, first_ms: int, template: str = "r") -> None:
         """Registers a recurrence and wakes, as a registration does."""
-        self.raw.execute(
-            *("HSET", self.key(f"repeat:{name}"), "every_ms", str(every_ms), "template", template)
-        )
+        self.raw.execute(*("HSET", self.key(f"repeat:{name}"), "every_ms", str(every_ms), "template", template))
         self.raw.execute("ZADD", self.key("repeat"), first_ms, name)
         self.raw.execute("LPUSH", self.key("wake"), "1")
 
@@ -120,9 +118,7 @@ class Desk:
         self.seen.append(job)
 
     @asynccontextmanager
-    async def consuming(
-        self, handler: Any = None, *, grace_ms: int = 0, **options: Any
-    ) -> AsyncIterator[Consumer]:
+    async def consuming(self, handler: Any = None, *, grace_ms: int = 0, **options: Any) -> AsyncIterator[Consumer]:
         """A running consumer, stopped at the end."""
         consumer = Consumer(self.dial, self.queue, handler or self.note, **options)
         await consumer.start()

@@ -1,37 +1,35 @@
 """The consumer: claims, runs and settles the jobs of one queue, and parks when there is nothing to do.
 
-One flight carries everything that has finished and the claim that refills the slots. A parked consumer costs the
-server one blocked connection and two commands a beat (protocol §12.2).
+A parked consumer costs the server one blocked connection and two commands a beat (protocol §12.2). What a flight
+carries, and what follows from its answers, is in `turns`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from echomq.identity.errors import EchoMQError, InvalidInputError
-from echomq.protocol import jobs
-from echomq.protocol.backoff import Fixed, Policy, check_policy, delay_ms
+from echomq.protocol.backoff import Fixed, Policy, delay_ms
 from echomq.protocol.checks import integer
 from echomq.protocol.jobs import LEASE_MS
 from echomq.protocol.keys import check_queue
-from echomq.protocol.replies import Claimed, Claims, Sweep
+from echomq.protocol.replies import Claimed
 from echomq.runtime.dial import Dial
-from echomq.runtime.drain import Drain, Phase
+from echomq.runtime.drain import FAREWELL_S, Drain, Phase
 from echomq.runtime.ear import Ear, token_pushes
-from echomq.runtime.flight import fly, heads, outlast
 from echomq.runtime.hand import Hand, Held
 from echomq.runtime.leases import LeaseKeeper
 from echomq.runtime.loops import BEAT_MS, Loop, say
 from echomq.runtime.outcome import RELEASED
 from echomq.runtime.pump import PROMOTE_BATCH, Recurrences
-from echomq.runtime.runner import Handler, Router, Runner
+from echomq.runtime.runner import Handler, Runner, check_handler
 from echomq.runtime.settle import Settler, Tally
 from echomq.runtime.signals import Signal
-from echomq.runtime.stalled import LIMIT, report
-from echomq.runtime.timekeeper import Timekeeper
+from echomq.runtime.turns import Turns
 from echomq.wire import AsyncConnector
 
 T = TypeVar("T")
@@ -81,32 +79,30 @@ class Consumer(Loop):
         on_lost: Callable[[Claimed], None] | None = None,
     ) -> None:
         super().__init__(dial, beat_ms=beat_ms)
-        if not isinstance(handler, Router) and not callable(handler):
-            raise InvalidInputError(f"a handler must be callable, not {handler!r}")
         self._queue = check_queue(queue)
-        self._handler = handler
+        self._handler = check_handler(handler)
         self._concurrency = integer("concurrency", concurrency, least=1, most=100_000)
         self._lease_ms = integer("lease_ms", lease_ms, least=2)
         self._stuck_ms = None if stuck_ms is None else integer("stuck_ms", stuck_ms, least=1)
-        self._max_stalled = integer("max_stalled", max_stalled, least=1)
-        self._batch = integer("promote_batch", promote_batch, least=1)
-        self._recurrences = Recurrences(queue) if pump else None
         self._keeper = keeper or LeaseKeeper(dial)
         self._owns_keeper = keeper is None
         self._on_lost = on_lost
-        self._settler = Settler(
-            queue, retry_delay=check_policy(retry_delay), max_attempts=max_attempts, settled=self._settled
+        self._recurrences = Recurrences(queue) if pump else None
+        self._held: set[Held] = set()
+        self._settler = Settler(queue, retry_delay=retry_delay, max_attempts=max_attempts, held=self._held)
+        self._turns = Turns(
+            queue,
+            self._settler,
+            self._held,
+            concurrency=concurrency,
+            lease_ms=lease_ms,
+            beat_ms=beat_ms,
+            max_stalled=max_stalled,
+            batch=promote_batch,
         )
-        self._time = Timekeeper()
-        self._heads = heads(queue)
-        self._hungry = True
-        self._worked = False
         self._offered = False
-        self._beat_at = 0.0
         self._drain: Drain | None = None
-        self._grace_s = 0.0
         self._nudge = asyncio.Event()
-        self._last: Claims | None = None
         self._gear: _Gear | None = None
         self.parked = Signal()
         """Times that it went to wait with a slot free, listening for a token."""
@@ -126,17 +122,18 @@ class Consumer(Loop):
     @property
     def in_hand(self) -> int:
         """Jobs that are claimed and not yet settled."""
-        return len(self._gear.hand.held) if self._gear is not None else 0
+        return len(self._held)
 
     @property
     def idle(self) -> bool:
         """Nothing is in hand and the last claim found nothing."""
-        return not self.in_hand and not self._hungry and self._last is not None and not self._last.jobs
+        last = self._turns.last
+        return not self._held and not self._turns.hungry and last is not None and not last.jobs
 
     @property
     def next_run_ms(self) -> int | None:
         """The next run-at that it knows of, on the server's clock."""
-        return self._time.next_ms
+        return self._turns.time.next_ms
 
     # Life
 
@@ -167,22 +164,32 @@ class Consumer(Loop):
 
         While the consumer runs, its next beat is brought forward and awaited.
         """
-        self._beat_at = 0.0
+        self._turns.beat_at = 0.0
         if self._task is not None:
             self._nudge.set()
             await self.beats.next()
-            return
-        gear = await self._open()
-        turn = gear.loop.create_task(self._turn(gear))
-        await asyncio.shield(turn)
+        else:
+            gear = await self._open()
+            await asyncio.shield(gear.loop.create_task(self._beat_by_hand(gear)))
+
+    async def _beat_by_hand(self, gear: _Gear) -> None:
+        await self._settler.clear_doubts(gear.conn)
+        self._turns.depart(gear.conn, gear.loop.time())
+        while self._turns.flying:
+            if not await self._land(gear):
+                await self._sleep(gear, None)
 
     async def _open(self) -> _Gear:
         if self._gear is None:
             loop = asyncio.get_running_loop()
             conn = self._connector = await self._dial.aconnect(self.name, lease_node=True)
             ear = Ear(self._dial, self._queue, self._heard, beat_ms=self._beat_ms)
-            await ear.open()
-            hand = Hand(self._queue, self._lease_ms, stuck_ms=self._stuck_ms, on_lost=self._on_lost)
+            try:
+                await ear.open()
+            except BaseException:
+                await conn.close()
+                raise
+            hand = Hand(self._queue, self._held, self._lease_ms, stuck_ms=self._stuck_ms, on_lost=self._on_lost)
             runner = Runner(self._handler, queue=self._queue, threads=self._concurrency, ended=self._ended)
             await self._keeper.start()
             self._keeper.add(hand)
@@ -213,23 +220,23 @@ class Consumer(Loop):
 
     def _heard(self) -> None:
         """A wake token, or the chance that one was lost."""
-        if self._free() > 0 and self._drain is None:
-            self._hungry = self._time.keeps = True
+        turns = self._turns
+        if turns.free() > 0 and self._drain is None:
+            turns.time.keeps = True
+            turns.heard()
             self._nudge.set()
         elif self._gear is not None:
             # Taken without a slot to use it for: somebody else's.
-            self._hungry = True
+            turns.heard()
             self._push_token(self._gear)
 
     def _ended(self, held: Held) -> None:
         """A handler is done with its job."""
-        self._settler.waiting.append(held)
-        self._nudge.set()
-
-    def _settled(self, held: Held) -> None:
-        """The server has confirmed, or refused for good."""
-        if self._gear is not None:
-            self._gear.hand.held.discard(held)
+        waiting = self._settler.waiting
+        waiting.append(held)
+        # The first one, for a flight; and as many as a second flight needs.
+        if len(waiting) in self._turns.worth:
+            self._nudge.set()
 
     def _cancelled(self) -> None:
         """Somebody cancels every task: end at once, but whole."""
@@ -237,81 +244,111 @@ class Consumer(Loop):
             self._gear.runner.draining = True
         self._end_within(0.0)
 
+    def _start(self, jobs: tuple[Claimed, ...]) -> None:
+        """Start what was claimed, or hand it back when nobody waits for it any more."""
+        gear, time = self._gear, self._turns.time
+        assert gear is not None
+        self.tally.claimed += len(jobs)
+        if not self._offered and time.keeps and time.waiting and self._turns.free() <= len(jobs):
+            # About to be too busy to be on time: another one that parks may keep it too.
+            self._offered = True
+            self._push_token(gear)
+        add, start = self._held.add, gear.runner.start
+        for job in jobs:
+            held = Held(job)
+            add(held)
+            if self._drain is None:
+                start(held)
+            else:
+                held.outcome = RELEASED
+                self._ended(held)
+
     def _push_token(self, gear: _Gear) -> None:
-        for call in token_pushes(self._queue):
-            try:
+        # A hint; the beats of the others stand in for it.
+        with suppress(EchoMQError):
+            for call in token_pushes(self._queue):
                 gear.conn.submit(call).add_done_callback(_forget)
-            except EchoMQError:
-                return  # a hint; the beats of the others stand in for it
 
     # The loop
 
     async def _run(self) -> None:
-        gear = self._gear
+        gear, turns = self._gear, self._turns
         assert gear is not None
         streak = 0
         listening = True
         while True:
-            now = gear.loop.time()
-            if self._drain is not None:
-                if listening:
-                    listening = False
-                    if await self._whole(gear, gear.ear.close()):
-                        self._push_token(gear)
-                until = self._drain.step(now, degraded=streak > 0)
-                if self._drain.phase is Phase.OVER:
-                    break
-                if not self._settler.waiting:
-                    await self._sleep(gear, until)
-                    continue
-            elif not self._ready(gear, now):
-                await self._park(gear)
-                continue
             try:
-                await self._turn(gear)
-                streak = 0
+                if self._drain is not None:
+                    if listening:
+                        listening = False
+                        if await self._whole(gear, gear.ear.close()):
+                            self._push_token(gear)
+                    until = self._drain.step(gear.loop.time(), flying=bool(turns.flying), degraded=streak > 0)
+                    if self._drain.phase is Phase.OVER:
+                        break
+                if await self._land(gear):
+                    streak = 0
+                elif self._drain is not None:
+                    if not self._settler.waiting or turns.flying:
+                        await self._sleep(gear, until)
+                    else:
+                        await self._whole(gear, self._settler.clear_doubts(gear.conn))
+                        turns.depart(gear.conn, gear.loop.time(), draining=True, timeout_s=FAREWELL_S)
+                elif turns.ready(now := gear.loop.time()):
+                    await self._whole(gear, self._settler.clear_doubts(gear.conn))
+                    turns.depart(gear.conn, now)
+                elif turns.flying:
+                    await self._sleep(gear, None)
+                else:
+                    await self._park(gear)
             except Exception as error:  # noqa: BLE001  (`say` logs what is unexpected whole; a loop must survive)
                 streak += 1
-                self._hungry = True
                 pause_ms = delay_ms(self._curve, streak)
                 say(self.name, error, streak, pause_ms)
                 self.degraded.fire()
                 await self._rest(gear, pause_ms)
         await self._whole(gear, self._close(gear))
 
-    def _free(self) -> int:
-        """Slots that the next flight may fill: those of jobs that it settles are free by then."""
-        return self._concurrency - self.in_hand + len(self._settler.waiting)
-
-    def _ready(self, gear: _Gear, now: float) -> bool:
-        if self._settler.waiting or now >= self._beat_at:
-            return True
-        if self._free() > 0:
-            return self._hungry or self._time.due(now)
-        return self._time.keeps and self._time.due(now)
+    async def _land(self, gear: _Gear) -> bool:
+        """Take in the first flight, if it is back; raises what went wrong with it."""
+        turns = self._turns
+        if not turns.flying or not turns.flying[0].landed(self._nudge.set):
+            return False
+        flight = turns.flying[0]
+        if turns.land(flight, gear.loop.time(), self._start):
+            now_ms = turns.time.server_ms(gear.loop.time())
+            moved = 0
+            if self._recurrences is not None:
+                moved = await self._whole(gear, self._recurrences.fire(gear.conn, now_ms))
+            turns.fired(moved)
+        if flight.beat:
+            self.beats.fire()
+        return True
 
     async def _park(self, gear: _Gear) -> None:
-        time = self._time
-        if self._free() > 0:
+        turns, time = self._turns, self._turns.time
+        if turns.free() > 0:
             self._offered = False
-            if self._worked:
-                self._worked = False
+            if turns.worked:
+                turns.worked = False
                 time.keeps = True
             gear.ear.arm()
             self.parked.fire()
         rings_at = time.rings_at()
-        await self._sleep(gear, self._beat_at if rings_at is None else min(rings_at, self._beat_at))
+        await self._sleep(gear, turns.beat_at if rings_at is None else min(rings_at, turns.beat_at))
 
-    async def _sleep(self, gear: _Gear, until: float) -> None:
+    async def _sleep(self, gear: _Gear, until: float | None) -> None:
+        """Wait for a nudge, at most until the instant `until`."""
         nudge = self._nudge
         nudge.clear()
-        timer = gear.loop.call_at(until, nudge.set)
+        timer = None if until is None else gear.loop.call_at(until, nudge.set)
         try:
             await nudge.wait()
         except asyncio.CancelledError:
             self._cancelled()
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
 
     async def _rest(self, gear: _Gear, pause_ms: int) -> None:
         """Sleep off a degraded beat; a stop cuts it short."""
@@ -322,106 +359,12 @@ class Consumer(Loop):
     async def _whole(self, gear: _Gear, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` to its end, whoever cancels the loop."""
         task = gear.loop.create_task(work)
-        await outlast(task, self._cancelled)
+        while not task.done():
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError:
+                self._cancelled()
         return task.result()
-
-    async def _turn(self, gear: _Gear) -> None:
-        """One flight, and what follows from its answers. Raises the first error after all answers are used."""
-        time, settler, draining = self._time, self._settler, self._drain is not None
-        for held in settler.doubts():
-            (fields,) = await fly(gear.conn, (settler.look(held),), self._cancelled)
-            if isinstance(fields, EchoMQError):
-                raise fields
-            settler.looked(held, fields)
-        sent_at = gear.loop.time()
-        beat = not draining and sent_at >= self._beat_at
-        if beat:
-            time.stuck_ms = None
-        due = not draining and time.due(sent_at)
-        free = 0 if draining else self._free()
-        asks = free > 0 and (self._hungry or due or beat)
-
-        calls = settler.take()
-        settling = len(calls)
-        if beat:
-            calls.append(jobs.sweep(self._queue, max_stalled=self._max_stalled, limit=LIMIT))
-        if due:
-            calls.append(jobs.promote(self._queue, self._batch))
-            time.tried_ms = time.next_ms
-        if asks:
-            self._hungry = False
-            calls.append(jobs.claim_many(self._queue, free, lease_ms=self._lease_ms))
-        elif beat or due:
-            calls += self._heads
-        answers = await fly(gear.conn, calls, self._cancelled)
-
-        failure = settler.answered(answers[:settling])
-        rest = answers[settling:]
-        failure = failure or next((each for each in rest if isinstance(each, EchoMQError)), None)
-        swept = rest.pop(0) if beat else None
-        promoted = rest.pop(0) if due else None
-        if asks and isinstance(claims := rest[0], Claims):
-            time.learn(claims, sent_at, gear.loop.time())
-            self._take(gear, claims)
-        elif rest and failure is None:
-            time.next_ms = min((head for head in rest if head is not None), default=None)
-        if failure is not None:
-            raise failure
-        if isinstance(promoted, int):
-            await self._after_promotion(gear, promoted)
-        if isinstance(swept, Sweep):
-            self._after_beat(gear, swept)
-
-    def _take(self, gear: _Gear, claims: Claims) -> None:
-        """Start what was claimed, or hand it back when nobody waits for it any more."""
-        self._last = claims
-        if claims.idle is None:
-            self._hungry = True  # there may be more
-        if not claims.jobs:
-            return
-        self._worked = True
-        self.tally.claimed += len(claims.jobs)
-        hand, start = gear.hand.held, gear.runner.start
-        time = self._time
-        if self._free() <= len(claims.jobs) and time.keeps and time.waiting and not self._offered:
-            # About to be too busy to be on time: another one that parks may keep it too.
-            self._offered = True
-            self._push_token(gear)
-        for job in claims.jobs:
-            held = Held(job)
-            hand.add(held)
-            if self._drain is None:
-                start(held)
-            else:
-                held.outcome = RELEASED
-                self._ended(held)
-
-    async def _after_promotion(self, gear: _Gear, promoted: int) -> None:
-        """A run-at had come: was it ours, another's, or a recurrence's?"""
-        time = self._time
-        if promoted:
-            time.keeps = True
-        elif time.next_ms != time.tried_ms:
-            # Another one was first. What it made claimable may have come to us all the same.
-            time.keeps = self._last is not None and bool(self._last.jobs)
-        elif time.due(gear.loop.time()):
-            now_ms = time.server_ms(gear.loop.time())
-            moved = 0
-            if self._recurrences is not None:
-                moved = await self._whole(gear, self._recurrences.fire(gear.conn, now_ms))
-            if moved:
-                self._hungry = time.keeps = True
-            else:
-                time.stuck_ms = time.next_ms
-
-    def _after_beat(self, gear: _Gear, swept: Sweep) -> None:
-        report(self._queue, swept)
-        now = gear.loop.time()
-        more = len(swept.recovered) + len(swept.dead) >= LIMIT
-        self._beat_at = now if more else now + self._beat_ms / 1_000
-        if self._time.due(now):
-            self._time.keeps = True  # overdue at a beat: whoever kept the time is gone
-        self.beats.fire()
 
 
 def _forget(future: asyncio.Future[Any]) -> None:

@@ -58,9 +58,12 @@ class Drain:
             if self.phase is Phase.CANCELLED:
                 self._until = now
 
-    def step(self, now: float, *, degraded: bool) -> float:
-        """Do what is due at `now`; gives the instant of the next step. `degraded`: the last flight failed."""
-        if not self._hand.held:
+    def step(self, now: float, *, flying: bool, degraded: bool) -> float:
+        """Do what is due at `now`; gives the instant of the next step.
+
+        `flying`: a claim or a settlement is under way; `degraded`: the last one failed.
+        """
+        if not self._hand.held and not flying:
             self.phase = Phase.OVER
         if self.phase is Phase.GRACE and now >= self._until:
             running = self._running()

@@ -1,74 +1,67 @@
-"""One flight of a consumer: the calls that leave together, and what came back, each by its name."""
+"""One flight of a consumer: the calls that leave together, and their answers when all have come."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from echomq.identity.errors import EchoMQError
-from echomq.protocol.call import Call, Reply
-from echomq.protocol.keys import keys
-from echomq.protocol.replies import as_int, as_list
+from echomq.protocol.call import Call
+from echomq.runtime.settle import Batch
 from echomq.wire import AsyncConnector
 
-T = TypeVar("T")
 
-_HEADS: Final = ("schedule", "repeat", "cron")
+class Flight:
+    """Calls under way. Its futures are the connector's own, so cancelling every task of the loop leaves it whole."""
 
+    __slots__ = ("_answers", "_timeout_s", "asked", "batch", "beat", "looked", "sent_at", "tokens", "tried_ms")
 
-async def fly(conn: AsyncConnector, calls: Sequence[Call[Any]], cancelled: Callable[[], None]) -> list[Any]:
-    """One answer a call, or its `EchoMQError`. Cancelling the caller does not end it: `cancelled` is told.
+    def __init__(self, batch: Batch, sent_at: float, tokens: int, timeout_s: float | None = None) -> None:
+        self.batch = batch
+        """What it settles."""
+        self.sent_at = sent_at
+        self.tokens = tokens
+        """How many wake tokens had been heard when it left."""
+        self.beat = False
+        """It carries a beat's sweep."""
+        self.tried_ms: int | None = None
+        """The run-at that had come, for which it carries a promotion."""
+        self.asked = 0
+        """How many jobs it claims."""
+        self.looked = False
+        """It carries no claim, and looks up the next run-at instead."""
+        self._answers: list[asyncio.Future[Any] | EchoMQError] = []
+        self._timeout_s = timeout_s
 
-    The futures are the connector's own, so that even cancelling every task of the loop leaves a claim and its
-    settlement whole.
-    """
-    flight: list[asyncio.Future[Any] | EchoMQError] = []
-    for call in calls:
+    def add(self, conn: AsyncConnector, call: Call[Any]) -> None:
+        """Put a call on board."""
         try:
-            flight.append(conn.submit(call))
+            limit = self._timeout_s
+            self._answers.append(conn.submit(call) if limit is None else conn.submit(call, timeout=limit))
         except EchoMQError as error:
-            flight.append(error)
-    # Answers come in order: the last one is nearly always the one to wait for.
-    for each in reversed(flight):
-        if isinstance(each, asyncio.Future):
-            await outlast(each, cancelled)
-    return [each if isinstance(each, EchoMQError) else _answer(each) for each in flight]
+            self._answers.append(error)
+
+    def landed(self, when: Callable[[], None]) -> bool:
+        """Whether every answer has come; when not, `when` is called at a time to ask again."""
+        # Answers come in order, but for scripts that had to be loaded: look from the end.
+        for answer in reversed(self._answers):
+            if isinstance(answer, asyncio.Future) and not answer.done():
+                answer.add_done_callback(lambda _: when())
+                return False
+        return True
+
+    def answers(self) -> list[Any]:
+        """Each answer, or the `EchoMQError` that stands for it."""
+        return [_value(answer) for answer in self._answers]
 
 
-async def outlast(future: asyncio.Future[Any], cancelled: Callable[[], None]) -> None:
-    """Wait until `future` is done, whoever cancels the caller."""
-    while not future.done():
-        try:
-            await asyncio.wait((future,))
-        except asyncio.CancelledError:
-            cancelled()
-
-
-def _answer(future: asyncio.Future[Any]) -> Any:
-    if future.cancelled():
-        return EchoMQError("the call was cancelled")
-    error = future.exception()
+def _value(answer: asyncio.Future[Any] | EchoMQError) -> Any:
+    if isinstance(answer, EchoMQError):
+        return answer
+    error = answer.exception()
     if error is None:
-        return future.result()
+        return answer.result()
     if isinstance(error, EchoMQError):
         return error
     raise error
-
-
-def heads(queue: str) -> list[Call[int | None]]:
-    """The earliest run-at in the schedule and of the recurrences, for a consumer that has no slot to claim for."""
-    base = keys(queue).base
-    return [
-        Call("head", (base + name,), (0, 0, "WITHSCORES"), _head, command="ZRANGE", subject=queue) for name in _HEADS
-    ]
-
-
-def _head(reply: Reply) -> int | None:
-    items = as_list(reply)
-    while items and isinstance(items[0], list):
-        items = items[0]  # RESP3 pairs a member with its score
-    if len(items) < 2:
-        return None
-    score = items[1]
-    return int(score) if isinstance(score, float) else as_int(score)

@@ -42,6 +42,7 @@ class Hand:
     def __init__(
         self,
         queue: str,
+        held: set[Held],
         lease_ms: int,
         *,
         stuck_ms: int | None = None,
@@ -50,7 +51,7 @@ class Hand:
         self.queue = queue
         self.lease_ms = lease_ms
         self.stuck_ms = STUCK_LEASES * lease_ms if stuck_ms is None else stuck_ms
-        self.held: set[Held] = set()
+        self.held = held
         self.given_up = False
         """The loop stood still for longer than `stuck_ms`, and its leases are no longer extended."""
         self._on_lost = on_lost
@@ -75,7 +76,7 @@ class Hand:
     def extension(self) -> tuple[Call[tuple[str, ...]], list[Held]] | None:
         """One call that extends everything in hand, and what it is about; None when there is nothing."""
         latest: dict[str, Held] = {}
-        for held in sorted(list(self.held), key=_token):
+        for held in sorted(self.held, key=_token):
             older = latest.get(held.job.id)
             if older is not None:
                 self._lose(older)  # it lapsed, and this very worker has claimed it anew

@@ -6,13 +6,13 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.replies import Claimed
 from echomq.runtime.hand import Held
-from echomq.runtime.outcome import RELEASED, Outcome, Retry, failure_text
-from echomq.runtime.settle import as_outcome
+from echomq.runtime.outcome import DONE, RELEASED, Outcome, Retry, failure_text
 from echomq.runtime.threads import Threads
 
 
@@ -45,12 +45,17 @@ def is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(call)
 
 
+def check_handler(handler: Handler) -> Handler:
+    """`handler` itself, or `InvalidInputError`."""
+    if isinstance(handler, Router) or callable(handler):
+        return handler
+    raise InvalidInputError(f"a handler must be callable, not {handler!r}")
+
+
 class Runner:
     """The handlers of one consumer. `ended(held)` is called once for each job that was started."""
 
     def __init__(self, handler: Handler, *, queue: str, threads: int, ended: Callable[[Held], None]) -> None:
-        if not isinstance(handler, Router) and not callable(handler):
-            raise InvalidInputError(f"a handler must be callable, not {handler!r}")
         self._loop = asyncio.get_running_loop()
         self._ended = ended
         self._threads: Threads[Held] = Threads(threads, f"echomq {queue}", self._returned)
@@ -74,7 +79,7 @@ class Runner:
             if held.task is not None:
                 held.task.cancel()
                 # A task that is cancelled before its first step never says so itself.
-                held.task.add_done_callback(lambda _, held=held: self._end(held, RELEASED))
+                held.task.add_done_callback(partial(self._ended_unstarted, held))
 
     def close(self) -> None:
         """Let the threads end."""
@@ -97,7 +102,7 @@ class Runner:
         elif inspect.isawaitable(routed):
             held.task = self._loop.create_task(self._attend(held, routed))
         else:
-            self._end(held, as_outcome(routed))
+            self._end(held, _outcome(routed))
 
     def _into_thread(self, held: Held, function: Callable[[], object]) -> None:
         self.threaded.add(held)
@@ -110,7 +115,7 @@ class Runner:
         elif inspect.isawaitable(value) and held.outcome is None:
             held.task = self._loop.create_task(self._attend(held, value))
         else:
-            self._end(held, as_outcome(value))
+            self._end(held, _outcome(value))
 
     async def _attend(self, held: Held, work: Awaitable[object] | None = None) -> None:
         try:
@@ -128,9 +133,19 @@ class Runner:
             released = self.draining and held.task is not None and held.task.cancelling()
             self._end(held, RELEASED if released else Retry(failure_text(error)))
         else:
-            self._end(held, as_outcome(value))
+            if held.outcome is None:
+                held.outcome = value if isinstance(value, Outcome) else DONE
+                self._ended(held)
+
+    def _ended_unstarted(self, held: Held, _: asyncio.Task[None]) -> None:
+        self._end(held, RELEASED)
 
     def _end(self, held: Held, outcome: Outcome) -> None:
         if held.outcome is None:
             held.outcome = outcome
             self._ended(held)
+
+
+def _outcome(value: object) -> Outcome:
+    """What a handler's return value says."""
+    return value if isinstance(value, Outcome) else DONE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +16,8 @@ from echomq.protocol.metrics import row
 from echomq.protocol.replies import Completion, Retried
 from echomq.runtime.hand import Held
 from echomq.runtime.loops import log
-from echomq.runtime.outcome import DONE, MAX_DELAY_MS, Bury, Done, Later, Outcome, Released, Retry, bounded
+from echomq.runtime.outcome import MAX_DELAY_MS, Bury, Done, Later, Outcome, Released, Retry, bounded
+from echomq.wire import AsyncConnector
 
 _FALLBACK_MS: Final = 1_000
 _LINE: Final = 200
@@ -37,12 +38,20 @@ class Tally:
     refused: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one flight settles: completions, which share one call, and the others with a call each."""
+
+    done: list[Held]
+    single: list[Held]
+
+
 class Settler:
     """What is finished and not yet confirmed.
 
     `take` turns it into calls, `answered` reads the replies. What got no answer waits for the next flight: every
     settlement is fenced by its token, so sending it again is safe. The one exception is a failure that may have
-    been counted, whose job may be claimable again under the same token: `doubts` looks before that is sent again.
+    been counted, whose job may be claimable again under the same token: `clear_doubts` looks before it is sent again.
     """
 
     def __init__(
@@ -51,59 +60,57 @@ class Settler:
         *,
         retry_delay: Policy,
         max_attempts: int,
-        settled: Callable[[Held], None],
+        held: set[Held],
     ) -> None:
         self._queue = queue
         self._retry_delay = check_policy(retry_delay)
         self._max_attempts = integer("max_attempts", max_attempts, least=1)
-        self._settled = settled
+        self._held = held
         self.waiting: list[Held] = []
+        self.leaving = 0
+        """Jobs whose settlement is under way."""
         self.tally = Tally()
-        self._done: list[Held] = []
-        self._single: list[Held] = []
+        self._doubtful = False
         self._trouble: EchoMQError | None = None
 
-    def take(self) -> list[Call[Any]]:
-        """The calls that settle everything that waits; `answered` must be told what became of them."""
-        waiting, self.waiting = self.waiting, []
-        self._done = [held for held in waiting if type(held.outcome) is Done]
-        calls: list[Call[Any]] = []
-        if self._done:
-            calls.append(jobs.complete_many(self._queue, [(held.job.id, held.job.attempts) for held in self._done]))
-        if len(self._done) < len(waiting):
-            self._single = [held for held in waiting if type(held.outcome) is not Done]
-            calls += [self._call(held) for held in self._single]
-        else:
-            self._single = []
-        return calls
+    def take(self, limit: int) -> tuple[Batch, list[Call[Any]]]:
+        """The calls that settle the first `limit` that wait; `answered` must be told what became of them."""
+        waiting = self.waiting
+        taken, self.waiting = waiting[:limit], waiting[limit:]
+        done = [held for held in taken if type(held.outcome) is Done]
+        single = [held for held in taken if type(held.outcome) is not Done] if len(done) < len(taken) else []
+        calls: list[Call[Any]] = [self._call(held) for held in single]
+        if done:
+            pairs = [(held.job.id, held.job.attempts) for held in done]
+            calls.insert(0, jobs.complete_many(self._queue, pairs))
+        self.leaving += len(taken)
+        return Batch(done, single), calls
 
-    def answered(self, answers: Sequence[object]) -> EchoMQError | None:
-        """One answer a call of `take`, in order; an `EchoMQError` stands for a call without one.
+    def answered(self, batch: Batch, answers: Iterator[object]) -> EchoMQError | None:
+        """Takes one answer a call of the batch, in order; an `EchoMQError` stands for a call without one.
 
         Gives an error that passes, for which something waits to be sent again.
         """
         self._trouble = None
-        rest = iter(answers)
-        if self._done:
-            self._completed(next(rest))
-        for held, answer in zip(self._single, rest, strict=True):
+        self.leaving -= len(batch.done) + len(batch.single)
+        if batch.done:
+            self._completed(batch.done, next(answers))
+        for held in batch.single:
+            answer = next(answers)
             if isinstance(answer, EchoMQError):
                 self._failed(held, answer)
             else:
                 self._confirmed(held, answer)
-        self._done, self._single = [], []
         return self._trouble
 
-    def doubts(self) -> list[Held]:
-        """Failures that were sent and not answered."""
-        return [held for held in self.waiting if held.doubt and isinstance(held.outcome, Retry | Bury)]
+    async def clear_doubts(self, conn: AsyncConnector) -> None:
+        """Look whether failures that were sent, and not answered, have been counted."""
+        if self._doubtful:
+            for held in [held for held in self.waiting if held.doubt and isinstance(held.outcome, Retry | Bury)]:
+                self._looked(held, await conn.run(row(self._queue, held.job.id)))
+            self._doubtful = False
 
-    def look(self, held: Held) -> Call[dict[str, bytes]]:
-        """The call that shows whether a failure in doubt was counted."""
-        return row(self._queue, held.job.id)
-
-    def looked(self, held: Held, fields: dict[str, bytes]) -> None:
-        """Settled after all, or to be sent again without a doubt."""
+    def _looked(self, held: Held, fields: dict[str, bytes]) -> None:
         held.doubt = False
         counted = fields.get("failures", b"0") != b"%d" % held.job.failures
         if counted or fields.get("attempts") != held.job.token.encode():
@@ -135,22 +142,24 @@ class Settler:
     def _policy(self, failures: int) -> int:
         try:
             return min(delay_ms(self._retry_delay, failures), MAX_DELAY_MS)
-        except Exception:
-            # A user's policy may be any function; its fault must not keep the job from being settled.
+        except Exception:  # noqa: BLE001  (a user's function; its fault must not keep the job from being settled)
             log.exception("queue %s: the retry policy failed; %d ms instead", self._queue, _FALLBACK_MS)
             return _FALLBACK_MS
 
-    def _completed(self, answer: object) -> None:
+    def _completed(self, done: list[Held], answer: object) -> None:
         if isinstance(answer, EchoMQError):
-            for held in self._done:
+            for held in done:
                 self._failed(held, answer)
             return
         assert isinstance(answer, tuple)
-        tally, settled = self.tally, self._settled
-        for held, verdict in zip(self._done, answer, strict=True):
+        if answer.count(Completion.RETIRED) == len(done):  # the hot path: no loop in Python
+            self.tally.completed += len(done)
+            self._held.difference_update(done)
+            return
+        for held, verdict in zip(done, answer, strict=True):
             if verdict is Completion.RETIRED or (verdict is Completion.GONE and held.doubt):
-                tally.completed += 1
-                settled(held)
+                self.tally.completed += 1
+                self._held.discard(held)
             elif isinstance(verdict, ServerError):
                 self._refused(held, verdict)
             else:
@@ -168,7 +177,7 @@ class Settler:
             self.tally.snoozed += 1
         elif isinstance(outcome, Released):
             self.tally.released += 1
-        self._settled(held)
+        self._held.discard(held)
 
     def _failed(self, held: Held, error: EchoMQError) -> None:
         """A refusal is the end of it; anything else waits for the next flight."""
@@ -176,7 +185,7 @@ class Settler:
             self._refused(held, error)
             return
         if not isinstance(error, ServerError) and getattr(error, "sent", False):
-            held.doubt = True
+            held.doubt = self._doubtful = True
         self._trouble = error
         self.waiting.append(held)
 
@@ -189,14 +198,9 @@ class Settler:
             log.info("job %s of %s: %s had been settled before: %s", held.job.id, self._queue, what, error)
         else:
             log.warning("job %s of %s: %s came too late: %s", held.job.id, self._queue, what, error)
-        self._settled(held)
+        self._held.discard(held)
 
 
 def _first_line(outcome: Outcome | None) -> str:
     text = outcome.error if isinstance(outcome, Retry | Bury) else repr(outcome)
     return text.split("\n", 1)[0][:_LINE]
-
-
-def as_outcome(value: object) -> Outcome:
-    """What a handler's return value says."""
-    return value if isinstance(value, Outcome) else DONE

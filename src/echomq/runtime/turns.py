@@ -1,0 +1,203 @@
+"""A consumer's turns: what leaves in a flight, and what follows from its answers.
+
+One flight carries everything that has finished and the claim that refills the slots. While it is under way a second
+one may leave with what has finished since, so that the server and the handlers work at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from echomq.identity.errors import EchoMQError
+from echomq.protocol import jobs
+from echomq.protocol.call import Call, Reply
+from echomq.protocol.keys import keys
+from echomq.protocol.replies import Claimed, Claims, Sweep, as_int, as_list
+from echomq.runtime.flight import Flight
+from echomq.runtime.hand import Held
+from echomq.runtime.settle import Settler
+from echomq.runtime.stalled import LIMIT, report
+from echomq.runtime.timekeeper import Timekeeper
+from echomq.wire import AsyncConnector
+
+PIPELINE: Final = 16
+"""The concurrency from which half of the slots are enough for a flight of their own."""
+
+MOST: Final = 500
+"""Jobs that one flight claims or settles at most: a script keeps the server busy for about 10 us each."""
+
+_HEADS: Final = ("schedule", "repeat", "cron")
+
+
+class Turns:
+    """The state between a consumer's flights. Instants are seconds on the event loop's clock."""
+
+    def __init__(
+        self,
+        queue: str,
+        settler: Settler,
+        held: set[Held],
+        *,
+        concurrency: int,
+        lease_ms: int,
+        beat_ms: int,
+        max_stalled: int,
+        batch: int,
+    ) -> None:
+        self._queue = queue
+        self._settler = settler
+        self._held = held
+        self._concurrency = concurrency
+        self._lease_ms = lease_ms
+        self._beat_s = beat_ms / 1_000
+        self._sweep = jobs.sweep(queue, max_stalled=max_stalled, limit=LIMIT)
+        self._promote = jobs.promote(queue, batch)
+        self._heads = heads(queue)
+        self._share = concurrency if concurrency < PIPELINE else min((concurrency + 1) // 2, MOST)
+        self.worth = (1, (self._share + 1) // 2)
+        """How many finished jobs are worth a flight, and a second one beside it."""
+        self._asked = 0
+        self.time = Timekeeper()
+        self.beat_at = 0.0
+        self.hungry = True
+        """There may be something to claim: the last claim was filled, or a token has come since."""
+        self.tokens = 0
+        self.unknown = False
+        """The next run-at has moved, and has to be asked for."""
+        self.worked = False
+        """Something was claimed since it last parked."""
+        self.last: Claims | None = None
+        self.flying: list[Flight] = []
+
+    def heard(self) -> None:
+        """A wake token has come."""
+        self.tokens += 1
+        self.hungry = True
+
+    def free(self) -> int:
+        """Slots to claim for: a job that is finished leaves its slot to the flight that settles it."""
+        settler = self._settler
+        finished = len(settler.waiting) + settler.leaving
+        return self._concurrency - len(self._held) + finished - self._asked
+
+    def ready(self, now: float) -> bool:
+        """Whether there is a reason for a flight now."""
+        waiting = len(self._settler.waiting)
+        if self.flying:
+            return len(self.flying) == 1 and waiting >= self.worth[1] and self._share < self._concurrency
+        if waiting or self.unknown or now >= self.beat_at:
+            return True
+        if self.free() > 0:
+            return self.hungry or self.time.due(now)
+        return self.time.keeps and self.time.due(now)
+
+    def depart(
+        self, conn: AsyncConnector, now: float, *, draining: bool = False, timeout_s: float | None = None
+    ) -> Flight:
+        """Send off what there is to settle, the beat's and the run-at's work, and a claim for the free slots."""
+        time = self.time
+        alone = not self.flying and not draining
+        beat = alone and now >= self.beat_at
+        if beat:
+            time.stuck_ms = None
+        due = alone and time.due(now)
+        free = 0 if draining else min(self.free(), self._share)
+        batch, calls = self._settler.take(self._share)
+        flight = Flight(batch, now, self.tokens, timeout_s)
+        for call in calls:
+            flight.add(conn, call)
+        if beat:
+            flight.beat = True
+            flight.add(conn, self._sweep)
+        if due:
+            flight.tried_ms = time.next_ms
+            flight.add(conn, self._promote)
+        looks = beat or due or (alone and self.unknown)
+        if free > 0 and (self.hungry or looks):
+            flight.asked = free
+            self._asked += free
+            flight.add(conn, jobs.claim_many(self._queue, free, lease_ms=self._lease_ms))
+        elif looks:
+            flight.looked = True
+            for call in self._heads:
+                flight.add(conn, call)
+        if looks:
+            self.unknown = False
+        self.flying.append(flight)
+        return flight
+
+    def land(self, flight: Flight, now: float, start: Callable[[tuple[Claimed, ...]], None]) -> bool:
+        """Take the answers; `start` is given what was claimed. Raises the first error after all are used.
+
+        True when a run-at has come that no promotion explains: a recurrence's, or one that nobody can serve.
+        """
+        self.flying.remove(flight)
+        self._asked -= flight.asked
+        time = self.time
+        answers = iter(flight.answers())
+        failure = self._settler.answered(flight.batch, answers)
+        rest = list(answers)
+        failure = failure or next((each for each in rest if isinstance(each, EchoMQError)), None)
+        left = iter(rest)
+        swept = next(left) if flight.beat else None
+        promoted = next(left) if flight.tried_ms is not None else None
+        if flight.asked:
+            claims = next(left)
+            if isinstance(claims, Claims):
+                time.learn(claims, flight.sent_at, now)
+                self.last = claims
+                self.hungry = claims.idle is None or self.tokens != flight.tokens
+                if claims.jobs:
+                    self.worked = True
+                    start(claims.jobs)
+        elif flight.looked and failure is None:
+            time.next_ms = min((head for head in left if head is not None), default=None)
+        if failure is not None:
+            self.hungry = self.unknown = True
+            raise failure
+        if isinstance(swept, Sweep):
+            report(self._queue, swept)
+            more = len(swept.recovered) + len(swept.dead) >= LIMIT
+            self.beat_at = now if more else now + self._beat_s
+            if time.due(now):
+                time.keeps = True  # overdue at a beat: whoever kept the time is gone
+        return isinstance(promoted, int) and self._unexplained(flight, promoted, now)
+
+    def _unexplained(self, flight: Flight, promoted: int, now: float) -> bool:
+        time = self.time
+        if promoted:
+            time.keeps = True
+        elif time.next_ms != flight.tried_ms:
+            # Another one was first. What it made claimable may have come to us all the same.
+            time.keeps = bool(flight.asked and self.last is not None and self.last.jobs)
+        else:
+            return time.due(now)
+        return False
+
+    def fired(self, moved: int) -> None:
+        """What became of a run-at that no promotion explained."""
+        time = self.time
+        if moved:
+            self.unknown = time.keeps = True
+            time.next_ms = None
+        else:
+            time.stuck_ms = time.next_ms
+
+
+def heads(queue: str) -> list[Call[int | None]]:
+    """The earliest run-at of the schedule and of the recurrences, for a consumer that has no slot to claim for."""
+    base = keys(queue).base
+    return [
+        Call("head", (base + name,), (0, 0, "WITHSCORES"), _head, command="ZRANGE", subject=queue) for name in _HEADS
+    ]
+
+
+def _head(reply: Reply) -> int | None:
+    items = as_list(reply)
+    while items and isinstance(items[0], list):
+        items = items[0]  # RESP3 pairs a member with its score
+    if len(items) < 2:
+        return None
+    score = items[1]
+    return int(score) if isinstance(score, float) else as_int(score)
