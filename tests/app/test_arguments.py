@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID, uuid4
 
 import msgspec
@@ -62,6 +62,7 @@ def typed(
     count: int = 0,
     text: str = "",
 ) -> None: ...
+def marked(number: Annotated[int, msgspec.Meta(ge=1), {"unhashable": []}] = 1) -> None: ...
 def many(*numbers: int, **days: date) -> None: ...
 
 
@@ -116,6 +117,7 @@ def test_more_that_an_annotation_brings_back() -> None:
     args, kwargs = sent(typed, **values)
     got = dict(zip(typed.__annotations__, args, strict=False)) | kwargs
     assert {name: got[name] for name in values} == values
+    assert sent(marked, 5) == ((5,), {})
     assert sent(many, 1, 2, today=date(2026, 1, 1)) == ((1, 2), {"today": date(2026, 1, 1)})
 
 
@@ -173,7 +175,7 @@ def test_what_json_would_alter_or_cannot_say_is_refused_by_name(value, why) -> N
         ({"number": float("nan")}, "NaN or an infinity"),
         ({"by_number": {1: float("inf")}}, "NaN or an infinity"),
         ({"point": Point(1, float("nan"))}, "NaN or an infinity"),
-        ({"order": Order(Decimal("1"), threading.Lock())}, "is not JSON"),
+        ({"order": Order(Decimal(1), threading.Lock())}, "is not JSON"),
         ({"count": "5"}, "does not fit its annotation: Expected `int`, got `str`"),
         ({"text": 5}, "does not fit its annotation"),
         ({"count": 1.5}, "does not fit its annotation"),
@@ -217,7 +219,7 @@ def test_an_annotation_that_json_cannot_decide_is_refused() -> None:
 def test_an_annotation_that_is_imported_for_type_checkers_only_is_refused() -> None:
     def late(a: Context) -> None: ...
 
-    with pytest.raises(JobDefinitionError, match="job 'send' cannot be resolved: name 'Context'.*TYPE_CHECKING"):
+    with pytest.raises(JobDefinitionError, match=r"job 'send' cannot be resolved: name 'Context'.*TYPE_CHECKING"):
         Arguments("send", late)
 
     def result_only(a: int) -> Context: ...  # type: ignore[empty-body]
@@ -243,9 +245,10 @@ def test_arguments_of_another_client_that_do_not_fit_say_which(args, kwargs, why
 @given(st.binary() | st.text().map(str.encode))
 def test_any_bytes_are_an_envelope_or_a_reason(payload) -> None:
     try:
-        envelope.decode(payload)
-    except EnvelopeError as error:
-        assert "payload" in str(error)
+        read = envelope.decode(payload)
+    except EnvelopeError:
+        return
+    assert read.v == 1
 
 
 @pytest.mark.parametrize(

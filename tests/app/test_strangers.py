@@ -1,4 +1,4 @@
-"""A payload that a worker cannot read, or a job that it does not know, is buried with the reason: never lost or looped."""
+"""A payload that no worker can read, or a job that it does not know, ends in the morgue with the reason."""
 
 from __future__ import annotations
 

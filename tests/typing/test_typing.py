@@ -37,7 +37,7 @@ def mypy(file: Path) -> dict[int, str]:
 
 def basedpyright(file: Path) -> dict[int, str]:
     pytest.importorskip("basedpyright", reason="basedpyright comes with the dev group, not with the test group")
-    report = json.loads(run("basedpyright", "--outputjson", str(file)))
+    report = json.loads(run("basedpyright", "--pythonpath", sys.executable, "--outputjson", str(file)))
     assert report["summary"]["filesAnalyzed"] == 1, report
     return {
         each["range"]["start"]["line"] + 1: each["message"]

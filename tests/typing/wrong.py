@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from echomq import EchoMQ, Fixed, Job  # wrong
+import echomq
+from echomq import EchoMQ, Fixed, Job
+
+print(echomq.NoSuchName)  # wrong
 
 mq = EchoMQ(5)  # wrong
 mq = EchoMQ(nothing=1)  # wrong

@@ -29,10 +29,10 @@ _decode: Final = msgspec.json.Decoder().decode
 class Parameter:
     """What one parameter's annotation asks for."""
 
-    __slots__ = ("annotation", "convert", "loose")
+    __slots__ = ("convert", "exact", "loose")
 
-    def __init__(self, annotation: object) -> None:
-        self.annotation = annotation
+    def __init__(self, annotation: Any) -> None:
+        self.exact: Any = next((kind for kind in _EXACT if kind is annotation), None)
         self.loose = annotation is _EMPTY or is_loose(annotation)
         self.convert: Callable[[object], object] | None = None
         if annotation is not _EMPTY and annotation is not Any and annotation is not object:
@@ -42,7 +42,7 @@ class Parameter:
 
     def arrive(self, value: object) -> object:
         """`value` as the function wants it; raises what msgspec raises."""
-        if self.convert is None or (type(value) is self.annotation and self.annotation in _EXACT):
+        if self.convert is None or type(value) is self.exact:
             return value
         return self.convert(value)
 
@@ -72,7 +72,7 @@ class Arguments:
         """Checks a call before it is sent: Python's own `TypeError`, or `SerializationError`."""
         for name, parameter, value in self._each(args, kwargs):
             kind = type(value)
-            if kind not in _EXACT or not (parameter.annotation is kind or parameter.convert is None):
+            if kind not in _EXACT or not (parameter.exact is kind or parameter.convert is None):
                 self._check(name, parameter, value)
 
     def incoming(self, args: list[object], kwargs: dict[str, object]) -> tuple[tuple[object, ...], dict[str, object]]:

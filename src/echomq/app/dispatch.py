@@ -94,8 +94,9 @@ class Run:
 
     async def _await(self, work: Any) -> Outcome:
         timeout_ms = self._envelope.timeout_ms
+        limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1_000)
         try:
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1_000) as limit:
+            async with limit:
                 await work
         except (asyncio.CancelledError, KeyboardInterrupt) as error:
             task = asyncio.current_task()

@@ -225,8 +225,8 @@ class JobDecorator:
         """The job."""
         check_function(function)
         options = JobOptions(self._name or _named(function), self._queue, self._max_attempts, self._backoff)
-        kind = CoroutineJob if _is_coroutine(function) else PlainJob
-        job: JobFunction[..., Any] = kind(self._mq, function, options)
+        kind = CoroutineJob[..., Any] if _is_coroutine(function) else PlainJob[..., Any]
+        job = kind(self._mq, function, options)
         self._mq.add(job)
         return job
 

@@ -7,17 +7,17 @@ from collections.abc import Set as AbstractSet
 from math import isfinite
 from pathlib import PurePath
 from types import UnionType
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 
 import msgspec
 
 _LEAVES: Final = frozenset({str, int, bool, type(None)})
-_CONTAINERS: Final = frozenset({dict, list, tuple, Mapping, Sequence})
+_CONTAINERS: Final[tuple[object, ...]] = (dict, list, tuple, Mapping, Sequence)
 
 _FIELDS: Final = ("__dataclass_fields__", "__attrs_attrs__")
 
 
-def is_loose(annotation: object) -> bool:
+def is_loose(annotation: Any) -> bool:
     """Whether an annotation leaves (part of) a value to what JSON makes of it: none, `Any`, `dict`, `list[Any]`..."""
     if annotation is Any or annotation is object or annotation in _CONTAINERS:
         return True
@@ -44,12 +44,12 @@ def _altered(value: object, path: str, depth: int) -> str | None:
     if depth > 500:
         return _at(path[:40] + "...", "it is nested too deeply, or holds itself")
     if isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
+        for index, item in enumerate(cast("list[object]", value)):
             if why := _altered(item, f"{path}[{index}]", depth + 1):
                 return why
         return None
     if isinstance(value, dict):
-        for key, item in value.items():
+        for key, item in cast("dict[object, object]", value).items():
             if not isinstance(key, str):
                 return _at(path, f"the key {key!r} is {_an(type(key))}: annotate it, as in dict[int, str]")
             if why := _altered(item, f"{path}[{key!r}]", depth + 1):
@@ -67,9 +67,9 @@ def not_finite(value: object) -> bool:
     if isinstance(value, float):
         return not isfinite(value)
     if isinstance(value, dict):
-        return any(map(not_finite, value.values()))
+        return any(map(not_finite, cast("dict[object, object]", value).values()))
     if isinstance(value, (list, tuple)):
-        return any(map(not_finite, value))
+        return any(map(not_finite, cast("list[object]", value)))
     if type(value) in _LEAVES or isinstance(value, (str, bytes)):
         return False
     if isinstance(value, (AbstractSet, msgspec.Struct)) or any(hasattr(value, mark) for mark in _FIELDS):
@@ -85,11 +85,11 @@ def enc_hook(value: object) -> object:
     raise TypeError(f"{kind.__module__}.{kind.__qualname__} is not JSON".removeprefix("builtins."))
 
 
-def dec_hook(kind: type, value: object) -> object:
+def dec_hook(kind: type[Any], value: object) -> object:
     """The way back, by the annotation `kind`."""
-    if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):
+    if issubclass(kind, PurePath) and isinstance(value, str):
         return kind(value)
-    raise TypeError(f"{getattr(kind, '__qualname__', kind)} cannot be made from JSON")
+    raise TypeError(f"{kind.__qualname__} cannot be made from JSON")
 
 
 encode_value: Final = msgspec.json.Encoder(enc_hook=enc_hook).encode

@@ -53,7 +53,7 @@ def _module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
             raise InvalidInputError(_broken(name, error)) from None
-        near = nearest(name, _importable(name, here))
+        near = nearest(error.name, _importable(error.name, here))
         raise InvalidInputError(f"no module named {error.name!r} in {here}; nearest: {near}") from None
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the user's module may raise anything)
         raise InvalidInputError(_broken(name, error)) from None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated
 
 import typer
 
 from echomq.cli.logs import Level
+from echomq.identity.errors import InvalidInputError
 
 
 def register(app: typer.Typer) -> None:
@@ -47,8 +49,6 @@ def worker(
       echomq worker shop.tasks:mq --queue mail --queue images --concurrency 50
       echomq worker tasks:mq --burst --url valkey://localhost:6379/0
     """
-    from datetime import timedelta
-
     from echomq.app.worker import Worker
     from echomq.cli.logs import configure
     from echomq.cli.target import load
@@ -57,4 +57,11 @@ def worker(
     mq = load(target)
     if url is not None:
         mq.use_server(url)
-    Worker(mq, queues=queue or None, concurrency=concurrency, burst=burst, grace=timedelta(seconds=grace)).run()
+    Worker(mq, queues=queue or None, concurrency=concurrency, burst=burst, grace=_seconds(grace)).run()
+
+
+def _seconds(grace: float) -> timedelta:
+    try:
+        return timedelta(seconds=grace)
+    except (ValueError, OverflowError):
+        raise InvalidInputError(f"--grace is {grace}; a number of seconds, 0 or more, is allowed") from None
