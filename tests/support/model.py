@@ -1,0 +1,451 @@
+"""A queue in plain Python: what the protocol says each verb does and answers, without any server.
+
+`Model` holds what a queue holds and has one method a verb, which changes it and gives the reply: a verdict of
+`echomq.protocol.replies`, or the text of a refusal. An instant that the server's clock decides is a `Span` until
+`settle` has read it back. Tests compare the two after every step (tests/protocol/test_machine.py). Verbs of further
+families are mixins in files of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from echomq.protocol.replies import (
+    Admission,
+    Claimed,
+    Completion,
+    Counts,
+    Extension,
+    Idle,
+    Rescheduling,
+    Retried,
+    State,
+    Sweep,
+)
+from support.invariants import Snapshot
+
+LAST = 2**53 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An instant known to lie from `low` to `high`, both included."""
+
+    low: int
+    high: int
+
+    @classmethod
+    def at(cls, instant: int) -> Span:
+        """Exactly this instant."""
+        return cls(instant, instant)
+
+    def __add__(self, ms: int) -> Span:
+        return Span(self.low + ms, self.high + ms)
+
+    def __contains__(self, instant: object) -> bool:
+        return isinstance(instant, (int, float)) and self.low <= instant <= self.high
+
+
+@dataclass(slots=True)
+class Row:
+    """A job as the row knows it."""
+
+    payload: bytes | None
+    state: str = "pending"
+    attempts: int = 0
+    group: str | None = None
+    failures: int | None = None
+    stalled: int | None = None
+    last_error: bytes | None = None
+    died: bool = False
+
+    def fields(self) -> dict[str, bytes]:
+        """The row's fields, but for the instant of a death."""
+        values: dict[str, Any] = {
+            "state": self.state,
+            "attempts": self.attempts,
+            "payload": self.payload,
+            "group": self.group,
+            "failures": self.failures,
+            "stalled": self.stalled,
+            "last_error": self.last_error,
+        }
+        return {
+            name: value if isinstance(value, bytes) else str(value).encode()
+            for name, value in values.items()
+            if value is not None
+        }
+
+
+@dataclass(slots=True)
+class Model:
+    """One queue. `now` is when the verb runs, as far as its caller knows."""
+
+    now: Span = field(default_factory=lambda: Span.at(0))
+    rows: dict[str, Row] = field(default_factory=dict)
+    pending: set[str] = field(default_factory=set)
+    active: dict[str, Span] = field(default_factory=dict)
+    schedule: dict[str, Span] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+    lanes: dict[str, set[str]] = field(default_factory=dict)
+    ring: list[str] = field(default_factory=list)
+    paused_lanes: set[str] = field(default_factory=set)
+    limits: dict[str, int] = field(default_factory=dict)
+    weights: dict[str, int] = field(default_factory=dict)
+    turn: int = 0
+    paused: bool = False
+    ceiling: int = 0
+    completed: int = 0
+    failed: int = 0
+    tokens: int = 0
+    # What the step at hand has done, for the tokens that it owes.
+    opened: int = 0
+    freed: int = 0
+    first: str | None = None
+    swept: bool = False
+
+    # -- where jobs lie ---------------------------------------------------------------------------------------
+
+    def place_of(self, job_id: str) -> str | None:
+        """pending (flat or lane), active, schedule, dead, or None."""
+        row = self.rows.get(job_id)
+        if job_id in self.active:
+            return "active"
+        if job_id in self.pending or (row and row.group and job_id in self.lanes.get(row.group, ())):
+            return "pending"
+        if job_id in self.schedule:
+            return "schedule"
+        return "dead" if job_id in self.dead else None
+
+    def in_hand(self, group: str) -> int:
+        """How many jobs of a lane are in hand."""
+        return sum(self.rows[job_id].group == group for job_id in self.active)
+
+    def served(self, group: str) -> int:
+        """How many jobs of a lane could be claimed now."""
+        depth = len(self.lanes.get(group, ()))
+        if group in self.paused_lanes:
+            return 0
+        if group in self.limits:
+            return max(min(depth, self.limits[group] - self.in_hand(group)), 0)
+        return depth
+
+    def waiting(self) -> int:
+        """How many jobs could be claimed but for a pause of the queue and its ceiling."""
+        return len(self.pending) + sum(self.served(group) for group in self.lanes)
+
+    def room(self) -> int | None:
+        """How many more jobs may be in hand, None without a ceiling."""
+        return self.ceiling - len(self.active) if self.ceiling > 0 else None
+
+    def claimable(self) -> int:
+        """How many jobs could be claimed now."""
+        if self.paused:
+            return 0
+        room = self.room()
+        return self.waiting() if room is None else min(self.waiting(), max(room, 0))
+
+    @contextmanager
+    def moving(self) -> Iterator[None]:
+        """Around one move of one job: minds the ring, and what the move made claimable."""
+        before = self.waiting()
+        yield
+        self.opened += max(self.waiting() - before, 0)
+        for group in self.lanes:
+            on = group in self.ring
+            if self.served(group) and not on:
+                self.ring.append(group)
+            elif on and not self.served(group):
+                self.ring.remove(group)
+
+    def leave(self, job_id: str) -> None:
+        """Out of pending or active."""
+        row = self.rows[job_id]
+        with self.moving():
+            self.freed += self.active.pop(job_id, None) is not None
+            self.pending.discard(job_id)
+            if row.group:
+                self.lanes.get(row.group, set()).discard(job_id)
+
+    def to_place(self, job_id: str) -> None:
+        """Claimable again, flat or in its lane."""
+        row = self.rows[job_id]
+        row.state = "pending"
+        with self.moving():
+            (self.lanes.setdefault(row.group, set()) if row.group else self.pending).add(job_id)
+
+    def to_schedule(self, job_id: str, at: Span) -> None:
+        """Onto the schedule."""
+        self.rows[job_id].state = "scheduled"
+        self.schedule[job_id] = at
+        self.first = job_id
+
+    def bury(self, job_id: str, reason: bytes) -> None:
+        """Into the morgue."""
+        row = self.rows[job_id]
+        row.state, row.last_error, row.died = "dead", reason, True
+        self.dead.add(job_id)
+        self.failed += 1
+
+    # -- admission ----------------------------------------------------------------------------------------------
+
+    def enqueue(self, job_id: str, payload: bytes, group: str | None = None) -> Admission:
+        if job_id in self.rows:
+            return Admission.DUPLICATE
+        self.rows[job_id] = Row(payload, group=group)
+        self.to_place(job_id)
+        return Admission.ADMITTED
+
+    def enqueue_many(self, jobs: list[tuple[str, bytes]]) -> tuple[Admission, ...]:
+        return tuple(self.enqueue(job_id, payload) for job_id, payload in jobs)
+
+    def schedule_one(self, job_id: str, payload: bytes, at: Span) -> Admission:
+        if job_id in self.rows:
+            return Admission.DUPLICATE
+        self.rows[job_id] = Row(payload)
+        self.to_schedule(job_id, at)
+        return Admission.SCHEDULED
+
+    def reschedule(self, job_id: str, at: Span) -> Rescheduling | str:
+        if job_id not in self.rows:
+            return Rescheduling.GONE
+        if job_id not in self.schedule:
+            return "EMQSTATE reschedule not scheduled"
+        self.to_schedule(job_id, at)
+        return Rescheduling.MOVED
+
+    # -- claims -------------------------------------------------------------------------------------------------
+
+    def gate(self, want: int) -> tuple[int, Idle | None]:
+        """How many the queue lets into hands, and why fewer."""
+        if self.paused:
+            return 0, Idle.PAUSED
+        room = self.room()
+        if room is not None and room < want:
+            return max(room, 0), Idle.CEILING
+        return want, None
+
+    def take(self, job_id: str, deadline: Span, out: list[Claimed]) -> bool:
+        """In hand, out of wherever it waits; a job without a payload is buried instead."""
+        row = self.rows[job_id]
+        self.leave(job_id)
+        if row.payload is None:
+            self.bury(job_id, b"payload missing")
+            return False
+        row.state, row.attempts = "active", row.attempts + 1
+        with self.moving():
+            self.active[job_id] = deadline
+        out.append(Claimed(job_id, row.payload, row.attempts, row.failures or 0, row.stalled or 0, row.group))
+        return True
+
+    def take_flat(self, deadline: Span, out: list[Claimed]) -> bool:
+        """The lowest flat id."""
+        while self.pending:
+            if self.take(min(self.pending), deadline, out):
+                return True
+        return False
+
+    def take_turn(self, share: Callable[[str], int], deadline: Span, out: list[Claimed]) -> bool:
+        """One step of the ring: up to `share` jobs of the first lane that gives any."""
+        before = len(out)
+        while self.ring and len(out) == before:
+            group = self.ring[0]
+            # To the end first: what the step does to the lane then takes it off or leaves it there.
+            self.ring.append(self.ring.pop(0))
+            while len(out) - before < share(group) and self.served(group):
+                self.take(min(self.lanes[group]), deadline, out)
+        return len(out) > before
+
+    def claim(self, n: int, lease_ms: int) -> tuple[list[Claimed], Idle | None]:
+        want, why = self.gate(n)
+        out: list[Claimed] = []
+        deadline = self.now + lease_ms
+        while len(out) < want:
+            lanes = len(self.ring)
+            self.turn = min(self.turn, lanes) if lanes else self.turn
+            if lanes and self.turn and self.take_turn(lambda _: 1, deadline, out):
+                self.turn -= 1
+            elif self.take_flat(deadline, out):
+                self.turn = len(self.ring) if lanes else self.turn
+            elif not self.take_turn(lambda _: 1, deadline, out):
+                why = Idle.EMPTY
+                break
+        self.swept = not out
+        return out, why
+
+    # -- settling -------------------------------------------------------------------------------------------------
+
+    def refusal(self, verb: str, job_id: str, token: int, places: tuple[str, ...]) -> str | None:
+        """Why a holder may not: its token, or where the job lies."""
+        row = self.rows[job_id]
+        if row.attempts != token:
+            return f"EMQSTALE {verb} token mismatch"
+        return None if self.place_of(job_id) in places else f"EMQSTATE {verb} not active"
+
+    def complete(self, job_id: str, token: int) -> Completion | str:
+        if job_id not in self.rows:
+            return Completion.GONE
+        if refused := self.refusal("complete", job_id, token, ("active", "pending")):
+            return refused
+        self.leave(job_id)
+        del self.rows[job_id]
+        self.completed += 1
+        return Completion.RETIRED
+
+    def complete_many(self, jobs: list[tuple[str, int]]) -> tuple[Completion | str, ...]:
+        return tuple(self.complete(job_id, token) for job_id, token in jobs)
+
+    def retry(self, job_id: str, token: int, delay_ms: int, most: int, error: bytes) -> Retried | str:
+        if job_id not in self.rows:
+            return "EMQSTALE job gone"
+        if refused := self.refusal("retry", job_id, token, ("active", "pending")):
+            return refused
+        row = self.rows[job_id]
+        self.leave(job_id)
+        row.failures = (row.failures or 0) + 1
+        if row.attempts < most:
+            row.last_error = error
+            self.to_schedule(job_id, self.now + delay_ms)
+            return Retried.SCHEDULED
+        self.bury(job_id, error)
+        return Retried.DEAD
+
+    def delay(self, job_id: str, token: int, at: Span) -> str | None:
+        if job_id not in self.rows:
+            return "EMQSTALE job gone"
+        if refused := self.refusal("delay", job_id, token, ("active",)):
+            return refused
+        self.leave(job_id)
+        self.to_schedule(job_id, at)
+        return None
+
+    def release(self, job_id: str, token: int) -> str | None:
+        if job_id not in self.rows:
+            return "EMQSTALE job gone"
+        if refused := self.refusal("release", job_id, token, ("active",)):
+            return refused
+        self.leave(job_id)
+        self.to_place(job_id)
+        return None
+
+    def extend(self, job_id: str, token: int, lease_ms: int) -> Extension | str:
+        if job_id not in self.rows:
+            return Extension.GONE
+        if refused := self.refusal("extend", job_id, token, ("active",)):
+            return refused
+        self.active[job_id] = self.now + lease_ms
+        return Extension.EXTENDED
+
+    def extend_many(self, jobs: list[tuple[str, int]], lease_ms: int) -> tuple[str, ...]:
+        return tuple(i for i, token in jobs if self.extend(i, token, lease_ms) is not Extension.EXTENDED)
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    def past(self, members: dict[str, Span], limit: int) -> list[str]:
+        """The members whose instant has come, the earliest first."""
+        come = sorted((span.low, job_id) for job_id, span in members.items() if span.high <= self.now.low)
+        return [job_id for _, job_id in come[:limit]]
+
+    def promote(self, batch: int) -> int:
+        come = self.past(self.schedule, batch)
+        for job_id in come:
+            del self.schedule[job_id]
+            self.to_place(job_id)
+        return len(come)
+
+    def reap(self, limit: int = 100, group: str | None = None) -> int:
+        lapsed = [i for i in self.past(self.active, limit) if group is None or self.rows[i].group == group]
+        for job_id in lapsed:
+            self.leave(job_id)
+            self.to_place(job_id)
+        return len(lapsed)
+
+    def sweep(self, max_stalled: int, limit: int) -> Sweep:
+        recovered: list[str] = []
+        dead: list[str] = []
+        for job_id in self.past(self.active, limit):
+            row = self.rows[job_id]
+            row.stalled = (row.stalled or 0) + 1
+            self.leave(job_id)
+            if row.stalled >= max_stalled:
+                self.bury(job_id, b"stalled")
+                dead.append(job_id)
+            else:
+                self.to_place(job_id)
+                recovered.append(job_id)
+        return Sweep(tuple(recovered), tuple(dead))
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def counts(self) -> Counts:
+        sizes = (len(self.pending), len(self.active), len(self.schedule), len(self.dead))
+        return Counts(*sizes, self.completed, self.failed)
+
+    def state(self, job_id: str) -> State:
+        if job_id not in self.rows:
+            return State.ABSENT
+        return {
+            "pending": State.PENDING,
+            "active": State.ACTIVE,
+            "schedule": State.SCHEDULED,
+            "dead": State.DEAD,
+            None: State.UNKNOWN,
+        }[self.place_of(job_id)]
+
+    # -- against the server -----------------------------------------------------------------------------------------
+
+    def begin(self, now: Span) -> None:
+        """A step begins: it owes no tokens yet."""
+        self.now = now
+        self.opened = self.freed = 0
+        self.first, self.swept = None, False
+
+    def owed(self, before: int) -> Span:
+        """How many tokens the step may have pushed, `before` being what was claimable when it began."""
+        head = 0
+        if self.first is not None and self.first in self.schedule:
+            head = self.first == min(self.schedule, key=lambda i: (self.schedule[i].low, i))
+        if self.ceiling <= 0 and not self.paused:
+            return Span.at(self.opened + head)
+        return Span(max(self.claimable() - before, 0) + head, self.opened + self.freed + head)
+
+    def settle(self, shot: Snapshot) -> list[str]:
+        """Where the server's state is not the model's; instants that it decided are taken from it."""
+        out: list[str] = []
+
+        def same(what: str, ours: object, theirs: object) -> None:
+            if ours != theirs:
+                out.append(f"{what}: the model has {ours!r}, the server {theirs!r}")
+
+        same("pending", self.pending, set(shot.places["pending"]))
+        same("dead", self.dead, set(shot.places["dead"]))
+        same("lanes", {g: ids for g, ids in self.lanes.items() if ids}, {g: set(m) for g, m in shot.lanes.items()})
+        same("ring", self.ring, shot.ring)
+        same("paused lanes", self.paused_lanes, shot.paused)
+        same("limits", {g: str(n).encode() for g, n in self.limits.items()}, shot.glimit)
+        for name, members in (("active", self.active), ("schedule", self.schedule)):
+            theirs = shot.places[name]
+            same(name, set(members), set(theirs))
+            for job_id in set(members) & set(theirs):
+                if theirs[job_id] not in members[job_id]:
+                    out.append(f"{job_id} in {name}: {theirs[job_id]} is not within {members[job_id]}")
+                members[job_id] = Span.at(int(theirs[job_id]))
+        same("jobs", set(self.rows), set(shot.rows))
+        for job_id in set(self.rows) & set(shot.rows):
+            theirs_row = dict(shot.rows[job_id])
+            died = theirs_row.pop("died_ms", None)
+            same(f"row of {job_id}", self.rows[job_id].fields(), theirs_row)
+            same(f"death of {job_id}", self.rows[job_id].died, died is not None)
+        return out
+
+    def settle_tokens(self, owed: Span, tokens: int) -> list[str]:
+        """What is wrong with the number of wake tokens."""
+        kept = 0 if self.swept else self.tokens
+        low, high = min(kept + owed.low, 64), min(kept + owed.high, 64)
+        self.tokens = tokens
+        if low <= tokens <= high:
+            return []
+        return [f"wake: {kept} tokens and {owed} more make {tokens}"]
