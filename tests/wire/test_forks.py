@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from support.scripted import key
 from support.servers import Server
 
@@ -81,3 +83,41 @@ def test_a_fork_beside_an_awaited_connector(server: Server, queue: str) -> None:
 
 def test_a_fork_beside_an_awaited_connector_on_uvloop(server: Server, queue: str) -> None:
     run_program(server, queue, "awaited", UVLOOP)
+
+
+HELD = """
+import asyncio, os, sys
+from echomq.wire import AsyncConnector, Options, connect
+from support.scripted import count
+
+url, queue, face = sys.argv[1:]
+loop = asyncio.new_event_loop()
+options = {"name": "parent"}
+conn = AsyncConnector(url, Options(**options)) if face == "awaited" else connect(url, **options)
+done = loop.run_until_complete if face == "awaited" else lambda value: value
+assert done(conn.run(count(queue))) == 1
+reads, writes = os.pipe()
+if os.fork() == 0:
+    os.close(writes)
+    os.read(reads, 1)  # until the parent is gone
+    os._exit(0)
+done(conn.close())
+with connect(url, lease_node=False) as eye:
+    for _ in range(200):
+        if b"name=echomq:parent" not in eye.execute("CLIENT", "LIST"):
+            sys.exit(0)
+sys.exit("the child holds the parent's connection open")
+"""
+
+
+@pytest.mark.parametrize("face", ["blocking", "awaited"])
+def test_a_child_that_uses_no_connector_holds_none_open(server: Server, queue: str, face: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", HELD, server.url, queue, face],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+    assert done.returncode == 0, done.stderr

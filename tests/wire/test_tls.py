@@ -34,11 +34,14 @@ class Authority:
         return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{name}.key"]
 
     def found(self) -> None:
-        self.openssl("req", "-x509", *self.key("ca"), "-out", "ca.pem", "-subj", "/CN=test authority", "-days", "2")
+        # From Python 3.13 on an authority has to say what its key is for.
+        usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
+        subject = ["-subj", "/CN=test authority", "-days", "2"]
+        self.openssl("req", "-x509", *self.key("ca"), "-out", "ca.pem", *subject, *usage)
 
     def sign(self, name: str, subject: str) -> None:
         self.openssl("req", *self.key(name), "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        (self.folder / "ext").write_text(f"subjectAltName={subject}\n")
+        (self.folder / "ext").write_text(f"subjectAltName={subject}\nauthorityKeyIdentifier=keyid\n")
         self.openssl(
             *("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"),
             *("-out", f"{name}.pem", "-days", "2", "-extfile", "ext"),

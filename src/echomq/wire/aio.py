@@ -66,7 +66,12 @@ class AsyncConnector:
             return await self.submit(work, timeout=timeout)
         return await _drive(work, lambda call: self.submit(call, timeout=timeout))
 
-    async def run_many(self, calls: Iterable[Call[T]]) -> list[T | EchoMQError]:
+    async def run_many(
+        self,
+        calls: Iterable[Call[T]],
+        *,
+        timeout: Timeout = DEFAULT,  # noqa: ASYNC109
+    ) -> list[T | EchoMQError]:
         """One outcome a call, in their order: its answer, or its error as a value.
 
         More calls than `max_pending` allows go in several flights, one after another.
@@ -75,16 +80,16 @@ class AsyncConnector:
         size = max(1, self._options.max_pending // 4)
         outcomes: list[T | EchoMQError] = []
         for start in range(0, len(waiting), size):
-            flight = [self._try(call) for call in waiting[start : start + size]]
+            flight = [self._try(call, timeout) for call in waiting[start : start + size]]
             for answer in await asyncio.gather(*flight, return_exceptions=True):
                 if isinstance(answer, BaseException) and not isinstance(answer, EchoMQError):
                     raise answer
                 outcomes.append(answer)
         return outcomes
 
-    def _try(self, call: Call[T]) -> asyncio.Future[T]:
+    def _try(self, call: Call[T], timeout: Timeout) -> asyncio.Future[T]:
         try:
-            return self.submit(call)
+            return self.submit(call, timeout=timeout)
         except EchoMQError as error:
             refused: asyncio.Future[T] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
