@@ -169,7 +169,8 @@ def test_503_due_jobs_are_promoted_once_wherever_the_client_is_killed(server: Se
         write_and_die(server, flight, cut)
         whole = 2 if cut >= len(flight) else int(cut >= one)
         expected = (0, 500, 503)[whole]
-        wait_until(lambda n=expected: len(where(scene, set(ids))["pending"]) == n, what=f"cut at {cut}")
+        wait_until(lambda n=expected: scene.execute("ZCARD", scene.keys.pending) == n, what=f"cut at {cut}")
+        assert len(where(scene, set(ids))["pending"]) == expected
         seen.add(expected)
         while scene.run(jobs.promote(scene.queue, batch=500)):
             pass
@@ -192,7 +193,8 @@ def test_a_killed_client_leaves_a_claim_whole_or_unmade(server: Server, scene: S
         assert where(scene, set(ids))["pending"] == set(ids)
     for cut, taken in ((len(claim), 5), (len(claim) + 1, 7)):
         write_and_die(server, claim, cut)
-        wait_until(lambda n=taken: len(where(scene, set(ids))["active"]) == n, what=f"cut at {cut}")
+        wait_until(lambda n=taken: scene.execute("ZCARD", scene.keys.active) == n, what=f"cut at {cut}")
+        assert len(where(scene, set(ids))["active"]) == taken
     scene.lapse(*ids)
     assert scene.run(jobs.sweep(scene.queue, max_stalled=2)).recovered == tuple(ids)
 
