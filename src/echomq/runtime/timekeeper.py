@@ -25,7 +25,7 @@ class Timekeeper:
     Instants named `at` are seconds on the event loop's clock.
     """
 
-    __slots__ = ("_ahead_ms", "_learnt_at", "keeps", "next_ms", "stuck_ms", "tried_ms")
+    __slots__ = ("_ahead_ms", "_learnt_at", "keeps", "next_ms", "stuck_ms")
 
     def __init__(self) -> None:
         self.keeps = True
@@ -33,8 +33,6 @@ class Timekeeper:
         """The earliest run-at that a claim has reported, on the server's clock."""
         self.stuck_ms: int | None = None
         """A run-at that stays overdue whatever is done (a record that nobody can read): left to the beats."""
-        self.tried_ms: int | None = None
-        """The run-at whose time had come when the last flight left."""
         self._ahead_ms = float("-inf")
         self._learnt_at = 0.0
 
@@ -64,8 +62,7 @@ class Timekeeper:
 
     def due(self, at: float) -> bool:
         """Whether the next run-at has come at `at`."""
-        # A timer may ring a fraction of a millisecond early by this arithmetic; the scripts hold the line.
-        return self.waiting and self.next_ms is not None and self.server_ms(at + 0.000_5) >= self.next_ms
+        return self.waiting and self.next_ms is not None and self.server_ms(at) >= self.next_ms
 
     def rings_at(self) -> float | None:
         """The instant for the timer; None when there is nothing to wait for, or another keeps the time."""

@@ -58,6 +58,7 @@ class Turns:
         self.worth = (1, (self._share + 1) // 2)
         """How many finished jobs are worth a flight, and a second one beside it."""
         self._asked = 0
+        self._puzzle_ms: int | None = None
         self.time = Timekeeper()
         self.beat_at = 0.0
         self.hungry = True
@@ -181,8 +182,11 @@ class Turns:
         if moved:
             self.unknown = time.keeps = True
             time.next_ms = None
-        else:
+        elif time.next_ms == self._puzzle_ms:
             time.stuck_ms = time.next_ms
+        else:
+            # The promotion may have run a moment before its time, the claim behind it a moment after: try again.
+            self._puzzle_ms = time.next_ms
 
 
 def heads(queue: str) -> list[Call[int | None]]:
