@@ -351,7 +351,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(group=groups, budget=small)
     def drain_lane(self, group: str, budget: int) -> None:
-        self.step(lanes.drain(self.queue, group, budget=budget), lambda: self.model.drain_lane(group, budget))
+        self.step(next(lanes.drain(self.queue, group, budget=budget)), lambda: self.model.drain_lane(group, budget))
 
     @rule(group=groups, scan=small)
     def reap_lane(self, group: str, scan: int) -> None:

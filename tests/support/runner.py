@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from echomq.identity.minter import Minter
-from echomq.protocol.call import Arg, Call
+from echomq.protocol.call import Arg, Call, Plan
 from echomq.protocol.errors import ServerError, from_reply
 from echomq.protocol.keys import Keys, keys
 from support.invariants import Snapshot, snapshot
@@ -62,6 +62,17 @@ class Runner:
             return from_reply(str(reply), verb=call.verb, subject=call.subject, token=call.token)
         return call.decode(reply)
 
+    def finish(self, plan: Plan[T]) -> T:
+        """The result of a plan, call by call; a refusal is thrown into it."""
+        try:
+            call = next(plan)
+            while True:
+                outcome = self.outcome(call)
+                call = plan.throw(outcome) if isinstance(outcome, ServerError) else plan.send(outcome)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
     def now_ms(self) -> int:
         """The server's clock."""
         return self.client.now_ms()
@@ -75,6 +86,7 @@ class Scene:
         self.runner = runner
         self.run = runner.run
         self.outcome = runner.outcome
+        self.finish = runner.finish
         self.execute = runner.execute
         self.now_ms = runner.now_ms
         self.keys: Keys = keys(queue)

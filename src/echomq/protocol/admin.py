@@ -5,11 +5,12 @@ from __future__ import annotations
 from enum import Enum
 
 from echomq.protocol.call import Arg, Call, Plan, Reply
-from echomq.protocol.checks import check_job, integer, milliseconds, name_of, payload_of
+from echomq.protocol.checks import check_job, encoded, error_of, integer, milliseconds, name_of, payload_of
 from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import as_bytes, as_int, as_list, as_text
 from echomq.protocol.scripts import script
+from echomq.protocol.walks import drained, scan
 
 __all__ = [
     "Cancellation",
@@ -37,6 +38,7 @@ _RESUME = script("resume_queue")
 _SETTINGS = script("settings")
 _DRAIN = script("drain")
 _OBLITERATE = script("obliterate")
+_OBLITERATE_REST = script("obliterate_rest")
 _UPDATE_DATA = script("update_data")
 _UPDATE_PROGRESS = script("update_progress")
 _ADD_LOG = script("add_log")
@@ -130,24 +132,46 @@ def retain(queue: str, *, after: str = "", budget: int = 100) -> Call[tuple[int,
 def drain(queue: str, *, scheduled: bool = False, budget: int = 1_000) -> Plan[int]:
     """Deletes the flat claimable jobs, and the scheduled ones when asked; gives how many.
 
-    Jobs in hand, lanes and recurrences stay. `budget` bounds one call.
+    Jobs in hand, lanes and recurrences stay. A flow's child dies by its policy, and a parent that this releases is
+    drained as well. `budget` bounds one call.
     """
     k = keys(queue)
     names = (k.pending, k.pending, k.schedule) if scheduled else (k.pending, k.pending)
-    step = Call("drain", names, (integer("budget", budget, least=1),), as_int, _DRAIN, subject=queue)
-    drained = 0
-    while n := (yield step):
-        drained += n
-    return drained
+    most = integer("budget", budget, least=1, most=100_000)
+    return drained(Call("drain", names, (most,), as_int, _DRAIN, subject=queue), most)
 
 
-def obliterate(queue: str, *, force: bool = False, budget: int = 1_000) -> Plan[None]:
-    """Deletes every key of a paused queue; `StateError` unless it is paused and, without `force`, idle."""
+def obliterate(queue: str, *, force: bool = False, budget: int = 1_000, unreachable: bool = True) -> Plan[None]:
+    """Deletes every key of a paused queue; `StateError` unless it is paused and, without `force`, idle.
+
+    `budget` bounds one call. `unreachable` also walks the server's keys (SCAN) for what no set of the queue names:
+    held parents whose children lie elsewhere, the guards of finished ones, kept results, orphan deduplication keys.
+    The pause goes last, so that a plan that was cut short can be run again.
+    """
     k = keys(queue)
-    args = ("force" if force else "", integer("budget", budget, least=1, most=100_000))
-    step = Call("obliterate", (k.meta, k.pending), args, as_int, _OBLITERATE, subject=queue)
-    while (yield step):
-        pass
+    use = "force" if force else ""
+    most = integer("budget", budget, least=1, most=100_000)
+
+    def step(hold: str) -> Call[int]:
+        return Call("obliterate", (k.meta, k.pending), (use, most, hold), as_int, _OBLITERATE, subject=queue)
+
+    def plan() -> Plan[None]:
+        if unreachable:
+            while (yield step("hold")):
+                pass
+            kept = (k.meta.encode(), f"{k.base}stream:".encode())
+            cursor = b"0"
+            while True:
+                cursor, found = yield scan(k, "*", cursor)
+                names = [key[len(k.base.encode()) :] for key in found if not key.startswith(kept)]
+                if names:
+                    yield Call("obliterate", (k.meta,), (use, *names), as_int, _OBLITERATE_REST, subject=queue)
+                if cursor == b"0":
+                    break
+        while (yield step("")):
+            pass
+
+    return plan()
 
 
 def update_data(queue: str, job_id: str, payload: bytes | str) -> Call[bool]:
@@ -156,24 +180,28 @@ def update_data(queue: str, job_id: str, payload: bytes | str) -> Call[bool]:
     return Call("update payload", names, (payload_of(payload),), _there, _UPDATE_DATA, subject=job_id)
 
 
+def _text(what: str, value: str) -> bytes:
+    if not isinstance(value, str):
+        raise InvalidInputError(f"{what} must be text, not {type(value).__name__}: {value!r:.200}")
+    return encoded(what, value)
+
+
 def update_progress(queue: str, job_id: str, value: str) -> Call[bool]:
     """A job's progress, kept in its row and published; False when it has no row."""
     k = keys(queue)
-    args = (value, job_id, k.base)
+    args = (_text("progress", value), job_id, k.base)
     return Call("progress", (k.job(check_job(job_id)),), args, _there, _UPDATE_PROGRESS, subject=job_id)
 
 
 def add_log(queue: str, job_id: str, line: str, *, keep: int | None = None) -> Call[int | None]:
     """Adds a line to a job's log, the newest `keep` kept; gives how many lines there are, None without a row."""
-    if not isinstance(line, str):
-        raise InvalidInputError(f"a log line must be text, not {type(line).__name__}")
     row = keys(queue).job(check_job(job_id))
 
     def decode(reply: Reply) -> int | None:
         lines = as_int(reply)
         return lines if lines >= 0 else None
 
-    args = (line, "" if keep is None else integer("keep", keep, least=1))
+    args = (_text("a log line", line), "" if keep is None else integer("keep", keep, least=1))
     return Call("add log", (row, row + ":logs"), args, decode, _ADD_LOG, subject=job_id)
 
 
@@ -219,7 +247,9 @@ def rate_ttl(queue: str, *, n: int = 0) -> Call[int]:
 
 def cancel_job(queue: str, job_id: str, *, reason: str = "cancelled") -> Call[Cancellation]:
     """Buries a job that is not in hand; one in hand learns of the wish, also after its worker's restart."""
-    text = reason if reason.startswith("cancelled") else f"cancelled: {reason}"
+    text = error_of(reason)
+    if not text.startswith(b"cancelled"):
+        text = b"cancelled: " + text
 
     def decode(reply: Reply) -> Cancellation:
         return Cancellation.GONE if isinstance(reply, int) else Cancellation(as_text(reply))

@@ -1,17 +1,18 @@
 """Flows (protocol §8): parents that are held until their children are done, in one queue or across queues.
 
-A flow is a tree of `Node`s. `add` is a `Plan`: one atomic call when all nodes lie in one queue, else parents first,
-each node on its own slot; a part that fails leaves the parent held, and adding the same flow again goes on from there.
+A flow is a tree of `Node`s. `add` is a `Plan`: one atomic call when all nodes lie in one queue, else level by level,
+a call a queue, parents first; a part that fails leaves the parent held, and adding the same flow again goes on from
+there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from echomq.protocol.call import Arg, Call, Plan, Reply
-from echomq.protocol.checks import check_job, payload_of
+from echomq.protocol.checks import check_job, integer, payload_of
 from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.keys import check_queue, keys
 from echomq.protocol.replies import Admission, as_bytes, as_int, as_list, as_text
@@ -22,6 +23,7 @@ __all__ = [
     "Node",
     "OnDeath",
     "add",
+    "add_bulk",
     "children_values",
     "deliver",
     "failures",
@@ -29,15 +31,20 @@ __all__ = [
     "outbox",
     "outstanding",
     "reject",
+    "rejected",
     "settle",
 ]
 
 MAX_LEVELS = 8
 
+_STEP = 1_000
+"""Nodes in one call of a flow that spans queues."""
+
 _ADD = script("flow_add")
 _DELIVER = script("flow_deliver")
 _RECORDED = script("flow_recorded")
 _REJECT = script("flow_reject")
+_THERE = script("flow_there")
 
 
 class OnDeath(Enum):
@@ -58,39 +65,151 @@ class Node:
     on_death: OnDeath = field(default=OnDeath.FAIL_PARENT)
 
 
-def _walk(root: Node) -> Iterator[tuple[Node, Node | None]]:
-    """Every node with its parent, parents first, checked."""
-    seen: set[str] = set()
-    level: list[tuple[Node, Node | None]] = [(root, None)]
-    for depth in range(1, MAX_LEVELS + 2):
-        if not level:
-            return
-        if depth > MAX_LEVELS:
+_Placed = tuple[Node, Node | None]
+"""A node and its parent."""
+
+
+def _checked(node: Node) -> Node:
+    if not isinstance(node, Node):
+        raise InvalidInputError(f"a flow is made of Nodes, not {type(node).__name__}: {node!r:.200}")
+    check_queue(node.queue)
+    check_job(node.id)
+    payload_of(node.payload)
+    if not isinstance(node.children, tuple):
+        raise InvalidInputError(f"children of {node.id} must be a tuple of Nodes, not {type(node.children).__name__}")
+    if not isinstance(node.on_death, OnDeath):
+        raise InvalidInputError(f"on_death of {node.id} must be an OnDeath, not {node.on_death!r}")
+    return node
+
+
+def _levels(root: Node, seen: set[str]) -> list[list[_Placed]]:
+    """The flow, checked, level by level; a cycle shows as an id that comes twice."""
+    levels: list[list[_Placed]] = []
+    level: list[_Placed] = [(root, None)]
+    while level:
+        if len(levels) == MAX_LEVELS:
             raise InvalidInputError(f"flow {root.id} is deeper than {MAX_LEVELS} levels, at {level[0][0].id}")
-        following: list[tuple[Node, Node | None]] = []
-        for node, parent in level:
-            check_queue(node.queue)
-            if check_job(node.id) in seen:
+        following: list[_Placed] = []
+        for node, _ in level:
+            if _checked(node).id in seen:
                 raise InvalidInputError(f"flow {root.id} names {node.id} twice: every node is a job of its own")
             seen.add(node.id)
-            payload_of(node.payload)
-            yield node, parent
             following += [(child, node) for child in node.children]
+        levels.append(level)
         level = following
+    if not root.children:
+        raise InvalidInputError(f"flow {root.id} has no child: a parent waits for at least one; use enqueue")
+    return levels
 
 
 def _admissions(reply: Reply) -> tuple[Admission, ...]:
     return tuple(Admission.ADMITTED if as_int(item) else Admission.DUPLICATE for item in as_list(reply))
 
 
-def _step(queue: str, nodes: list[tuple[Node, Node | None]]) -> Call[tuple[Admission, ...]]:
+def _step(queue: str, nodes: Sequence[_Placed], given: Mapping[str, Admission]) -> Call[tuple[Admission, ...]]:
     args: list[Arg] = []
     for node, parent in nodes:
-        link = node.on_death.value if parent else ""
-        if parent and parent.queue != node.queue:
-            link += ":" + parent.queue
+        link = ""
+        if parent:
+            anew = given.get(parent.id) is Admission.ADMITTED
+            link = node.on_death.value + ("+" if anew else ":") + (parent.queue if parent.queue != queue else "")
         args += (node.id, payload_of(node.payload), parent.id if parent else "", link, len(node.children))
     return Call("flow add", (keys(queue).pending,), tuple(args), _admissions, _ADD, subject=nodes[0][0].id)
+
+
+def _flags(reply: Reply) -> tuple[bool, ...]:
+    return tuple(as_int(item) == 1 for item in as_list(reply))
+
+
+def _there(queue: str, nodes: Sequence[tuple[Node, Node]]) -> Call[tuple[bool, ...]]:
+    args: list[Arg] = []
+    for node, parent in nodes:
+        args += (node.id, parent.id, parent.queue)
+    return Call("flow there", (keys(queue).outbox,), tuple(args), _flags, _THERE, subject=nodes[0][0].id)
+
+
+def _recorded(parent: Node, children: Sequence[str]) -> Call[tuple[bool, ...]]:
+    row = keys(parent.queue).job(parent.id)
+    names = (row, row + ":processed", row + ":failed", row + ":unsuccessful")
+    return Call("flow recorded", names, tuple(children), _flags, _RECORDED, subject=parent.id)
+
+
+def _known(queue: str, nodes: Sequence[_Placed], given: Mapping[str, Admission]) -> Plan[set[str]]:
+    """The nodes whose parent lies elsewhere, was there before, and needs them no more.
+
+    First the child's queue, then the parent's: a signal that is on its way is seen in one of them.
+    """
+    asked = [
+        (node, parent)
+        for node, parent in nodes
+        if parent and parent.queue != queue and given[parent.id] is Admission.DUPLICATE
+    ]
+    if not asked:
+        return set()
+    there = yield _there(queue, asked)
+    known = {node.id for (node, _), yes in zip(asked, there, strict=True) if yes}
+    missing: dict[str, tuple[Node, list[str]]] = {}
+    for node, parent in asked:
+        if node.id not in known:
+            missing.setdefault(parent.id, (parent, []))[1].append(node.id)
+    for parent, children in missing.values():
+        recorded = yield _recorded(parent, children)
+        known |= {child for child, yes in zip(children, recorded, strict=True) if yes}
+    return known
+
+
+def _spread(levels: Sequence[Sequence[_Placed]]) -> Plan[Mapping[str, Admission]]:
+    """Adds a flow that spans queues: level by level, so that a parent is held before its first child can end."""
+    given: dict[str, Admission] = {}
+    for level in levels:
+        for queue in dict.fromkeys(node.queue for node, _ in level):
+            mine = [placed for placed in level if placed[0].queue == queue]
+            for start in range(0, len(mine), _STEP):
+                nodes = mine[start : start + _STEP]
+                known = yield from _known(queue, nodes, given)
+                given |= dict.fromkeys(known, Admission.DUPLICATE)
+                rest = [placed for placed in nodes if placed[0].id not in known]
+                if rest:
+                    verdicts = yield _step(queue, rest, given)
+                    given |= zip((node.id for node, _ in rest), verdicts, strict=True)
+    return given
+
+
+def _flat(levels: Iterable[Iterable[_Placed]]) -> Iterator[_Placed]:
+    for level in levels:
+        yield from level
+
+
+def _together(flows: Sequence[list[list[_Placed]]]) -> Plan[tuple[Mapping[str, Admission], ...]]:
+    given: dict[str, Admission] = {}
+    whole: dict[str, list[_Placed]] = {}
+    spread: list[list[list[_Placed]]] = []
+    for levels in flows:
+        queues = {node.queue for node, _ in _flat(levels)}
+        if len(queues) == 1:
+            whole.setdefault(queues.pop(), []).extend(_flat(levels))
+        else:
+            spread.append(levels)
+    for queue, nodes in whole.items():
+        verdicts = yield _step(queue, nodes, {})
+        given |= zip((node.id for node, _ in nodes), verdicts, strict=True)
+    for levels in spread:
+        given |= yield from _spread(levels)
+    return tuple({node.id: given[node.id] for node, _ in _flat(levels)} for levels in flows)
+
+
+def add_bulk(roots: Iterable[Node]) -> Plan[tuple[Mapping[str, Admission], ...]]:
+    """Adds flows, each as `add` would; those that lie in one queue share one atomic call a queue.
+
+    All are checked before anything is written, and no id may come twice in the whole of them.
+    """
+    seen: set[str] = set()
+    return _together([_levels(root, seen) for root in roots])
+
+
+def _only(plan: Plan[tuple[Mapping[str, Admission], ...]]) -> Plan[Mapping[str, Admission]]:
+    (given,) = yield from plan
+    return given
 
 
 def add(root: Node) -> Plan[Mapping[str, Admission]]:
@@ -98,36 +217,7 @@ def add(root: Node) -> Plan[Mapping[str, Admission]]:
 
     `InvalidInputError` before anything is written: no child at all, an id twice, more than 8 levels.
     """
-    nodes = list(_walk(root))
-    if not root.children:
-        raise InvalidInputError(f"flow {root.id} has no child: a parent waits for at least one; use enqueue")
-    if len({node.queue for node, _ in nodes}) == 1:
-        verdicts = yield _step(root.queue, nodes)
-        return dict(zip((node.id for node, _ in nodes), verdicts, strict=True))
-    given: dict[str, Admission] = {}
-    for node, parent in nodes:
-        known = parent and parent.queue != node.queue and given[parent.id] is Admission.DUPLICATE
-        if parent and known and (yield _recorded(parent, node.id)):
-            given[node.id] = Admission.DUPLICATE
-            continue
-        (given[node.id],) = yield _step(node.queue, [(node, parent)])
-    return given
-
-
-def _recorded(parent: Node, child: str) -> Call[bool]:
-    row = keys(parent.queue).job(parent.id)
-
-    def decode(reply: Reply) -> bool:
-        return as_int(reply) == 1
-
-    return Call(
-        "flow recorded",
-        (row, row + ":processed", row + ":failed", row + ":unsuccessful"),
-        (child,),
-        decode,
-        _RECORDED,
-        subject=child,
-    )
+    return _only(add_bulk([root]))
 
 
 def _by_child(reply: Reply) -> dict[str, bytes]:
@@ -173,12 +263,14 @@ def _entries(reply: Reply) -> tuple[bytes, ...]:
 
 def outbox(queue: str, *, limit: int = 100) -> Call[tuple[bytes, ...]]:
     """The oldest signals that wait to be delivered to parents in other queues, as stored."""
-    return Call("flow outbox", (keys(queue).outbox,), (0, limit - 1), _entries, command="LRANGE", subject=queue)
+    args = (0, integer("limit", limit, least=1) - 1)
+    return Call("flow outbox", (keys(queue).outbox,), args, _entries, command="LRANGE", subject=queue)
 
 
 def deliver(entry: bytes) -> Call[int]:
     """The call that brings an outbox entry to its parent; safe to repeat. `InvalidInputError` when malformed."""
-    fields = entry.split(b"\0", 3)
+    if not isinstance(entry, bytes):
+        raise InvalidInputError(f"an outbox entry must be bytes, not {type(entry).__name__}: {entry!r:.200}")
     try:
         if entry.startswith(b"\0fail\0"):
             _, _, queue, parent, child, policy, error = entry.split(b"\0", 6)
@@ -186,7 +278,7 @@ def deliver(entry: bytes) -> Call[int]:
                 raise InvalidInputError(f"unknown policy {policy!r}")
             args: tuple[Arg, ...] = ("fail", parent, child, error, policy)
         else:
-            queue, parent, child, result = fields
+            queue, parent, child, result = entry.split(b"\0", 3)
             args = ("done", parent, child, result, "")
         name = check_queue(queue.decode())
         row = keys(name).job(check_job(parent.decode()))
@@ -205,3 +297,9 @@ def reject(queue: str, entry: bytes) -> Call[int]:
     """Sets a malformed entry aside; 0 when another pump already did."""
     k = keys(queue)
     return Call("flow reject", (k.outbox, k.rejected), (entry,), as_int, _REJECT, subject=queue)
+
+
+def rejected(queue: str, *, limit: int = 100) -> Call[tuple[bytes, ...]]:
+    """The newest malformed entries that were set aside, as they came."""
+    args = (0, integer("limit", limit, least=1) - 1)
+    return Call("flow rejected", (keys(queue).rejected,), args, _entries, command="LRANGE", subject=queue)

@@ -9,6 +9,7 @@ Unix time on the caller's clock, `delay_ms` and `lease_ms` count from the server
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from echomq.protocol.call import Arg, Call, Reply
 from echomq.protocol.checks import check_job, error_of, integer, milliseconds, moment, payload_of, token_of
@@ -35,6 +36,7 @@ from echomq.protocol.scripts import script
 
 __all__ = [
     "LEASE_MS",
+    "Finished",
     "browse",
     "browse_dead",
     "claim",
@@ -203,29 +205,54 @@ def _completed(reply: Reply) -> Completion:
     return (Completion.GONE, Completion.RETIRED, Completion.SIGNALLED)[as_int(reply)]
 
 
-def complete(queue: str, job_id: str, token: Token) -> Call[Completion]:
-    """Retires a job: its row is deleted. `StaleTokenError` when it was claimed again since."""
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A completion with what the job leaves.
+
+    `result` goes to the parent, if the job has one, and is kept as the job's own for `result_ttl_ms` (0: not at all).
+    """
+
+    id: str
+    token: Token
+    result: bytes | str = b""
+    result_ttl_ms: int = 0
+
+    def words(self) -> tuple[Arg, ...]:
+        """Its four arguments, checked."""
+        ttl = milliseconds("result_ttl_ms", self.result_ttl_ms)
+        return check_job(self.id), token_of(self.token), payload_of(self.result), ttl
+
+
+def complete(
+    queue: str, job_id: str, token: Token, *, result: bytes | str = b"", result_ttl_ms: int = 0
+) -> Call[Completion]:
+    """Retires a job: its row is deleted. `StaleTokenError` when it was claimed again since.
+
+    `result` goes to its parent, and is kept as the job's own for `result_ttl_ms`: until then its id is a duplicate.
+    """
     k = keys(queue)
-    text = token_of(token)
+    _, text, *rest = Finished(job_id, token, result, result_ttl_ms).words()
     return Call(
         "complete",
-        (k.active, k.job(check_job(job_id))),
-        (job_id, text, k.base),
+        (k.active, k.job(job_id)),
+        (job_id, text, k.base, *rest),
         _completed,
         _COMPLETE,
         subject=job_id,
-        token=text,
+        token=str(text),
     )
 
 
-def complete_many(queue: str, jobs: Sequence[tuple[str, Token]]) -> Call[tuple[Completion | ServerError, ...]]:
+def complete_many(
+    queue: str, jobs: Sequence[tuple[str, Token] | Finished]
+) -> Call[tuple[Completion | ServerError, ...]]:
     """Retires jobs in one call. Each has its own answer, in order; a refusal is that job's answer, not raised."""
     args: list[Arg] = []
     held: list[tuple[str, str]] = []
-    for job_id, token in jobs:
-        text = token_of(token)
-        held.append((check_job(job_id), text))
-        args += (job_id, text, b"", 0)
+    for job in jobs:
+        done = job if isinstance(job, Finished) else Finished(*job)
+        args += done.words()
+        held.append((done.id, str(done.token)))
     if not args:
         raise InvalidInputError("complete_many needs at least one job")
 

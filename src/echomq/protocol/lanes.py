@@ -9,12 +9,13 @@ from __future__ import annotations
 from hashlib import sha256
 
 from echomq.identity.branded import check, encode
-from echomq.protocol.call import Call, Reply
+from echomq.protocol.call import Call, Plan, Reply
 from echomq.protocol.checks import check_job, integer, name_of, payload_of
 from echomq.protocol.jobs import LEASE_MS, admitted, claims_of, first_claim
 from echomq.protocol.keys import Keys, keys
 from echomq.protocol.replies import Admission, Claimed, Claims, as_int
 from echomq.protocol.scripts import script
+from echomq.protocol.walks import drained
 
 __all__ = [
     "claim",
@@ -124,11 +125,12 @@ def reassign(queue: str, job_id: str, group: str) -> Call[int]:
     )
 
 
-def drain(queue: str, group: str, *, budget: int = 10_000) -> Call[int]:
-    """Deletes up to `budget` of a lane's claimable jobs; gives how many. A flow's child dies by its policy."""
+def drain(queue: str, group: str, *, budget: int = 1_000) -> Plan[int]:
+    """Deletes a lane's claimable jobs, `budget` a call; gives how many. A flow's child dies by its policy."""
     k = keys(queue)
-    args = (check(group), integer("budget", budget, least=1, most=100_000))
-    return Call("drain lane", (k.pending, k.lane(group), k.ring), args, as_int, _DRAIN, subject=group)
+    most = integer("budget", budget, least=1, most=100_000)
+    names = (k.pending, k.lane(check(group)), k.ring)
+    return drained(Call("drain lane", names, (group, most), as_int, _DRAIN, subject=group), most)
 
 
 def reap(queue: str, group: str, *, scan: int = 100) -> Call[int]:

@@ -3,16 +3,18 @@
 -- (protocol §7, §8).
 -- KEYS[1] -> base key of the queue (any key of it)   KEYS[2] -> pending   KEYS[3] -> schedule, optional
 -- ARGV[1] -> limit
--- returns how many
+-- returns how many; fewer than the limit when nothing is left, not even a parent that a drained child has released
 -- @include forget
+local left = tonumber(ARGV[1])
 local drained = 0
-for i = 2, #KEYS do
-  local ids = redis.call('ZRANGE', KEYS[i], 0, tonumber(ARGV[1]) - drained - 1)
-  if tonumber(ARGV[1]) - drained < 1 then break end
-  for _, id in ipairs(ids) do
-    redis.call('ZREM', KEYS[i], id)
-    forget(id, 'drained')
+local function empty(set)
+  while drained < left do
+    local ids = redis.call('ZRANGE', set, 0, math.min(left - drained, 1000) - 1)
+    if #ids == 0 then return end
+    redis.call('ZREM', set, unpack(ids))
+    for _, id in ipairs(ids) do forget(id, 'drained') end
+    drained = drained + #ids
   end
-  drained = drained + #ids
 end
+for i = #KEYS, 2, -1 do empty(KEYS[i]) end
 return drained

@@ -2,13 +2,13 @@
 -- drain lane: deletes up to `limit` of its claimable jobs; those in hand and its siblings stay (protocol §6, §8).
 -- KEYS[1] -> base key of the queue (any key of it)   KEYS[2] -> lane   KEYS[3] -> ring
 -- ARGV[1] -> group   ARGV[2] -> limit
--- returns how many
+-- returns how many; fewer than the limit when nothing is left
 -- @include place
 -- @include forget
 local ids = redis.call('ZRANGE', KEYS[2], 0, tonumber(ARGV[2]) - 1)
-for i = 1, #ids do
-  redis.call('ZREM', KEYS[2], ids[i])
-  forget(ids[i], 'drained')
+for _, id in ipairs(ids) do
+  redis.call('ZREM', KEYS[2], id)
+  forget(id, 'drained')
 end
 ring_fix(ARGV[1])
 return #ids

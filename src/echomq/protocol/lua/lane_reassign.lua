@@ -11,7 +11,8 @@ local row = fields(id, 'group')
 if not row or not row[1] then return -1 end
 if not redis.call('ZSCORE', lane_of(row[1]), id) then return -2 end
 if row[1] == dst then return 0 end
+local before = lane_served(row[1])
 leave(id, row[1], 'pending')
 redis.call('HSET', KEYS[1], 'group', dst)
-wake(to_place(id, dst))
+wake(to_place(id, dst) + lane_served(row[1]) - before)
 return 1

@@ -12,9 +12,7 @@ if not row then
   for i = 2, 5 do redis.call('ZREM', KEYS[i], id) end
   return -1
 end
-if row[3] or redis.call('EXISTS', KEYS[1] .. ':lock') == 1 then
-  return redis.error_reply('EMQLOCK job is locked')
-end
+if locked(id, row[3]) then return redis.error_reply('EMQLOCK job is locked') end
 local place = place_of(id, row[2])
 local opened = place and leave(id, row[2], place)
 redis.call('ZREM', KEYS[4], id)

@@ -11,7 +11,7 @@ if not most and not age then return { 0, '' } end
 local budget, purged = tonumber(ARGV[2]), 0
 local function purge(id)
   redis.call('ZREM', KEYS[1], id)
-  forget(id)
+  forget(id, 'purged')
   purged = purged + 1
 end
 if most then

@@ -12,6 +12,12 @@ local function bury_row(id, reason)
   local key = redis.call('HGET', row, 'dedup')
   if key and redis.call('GET', base .. 'de:' .. key) == id then redis.call('DEL', base .. 'de:' .. key) end
 end
+-- standing(parent): the state of a flow's parent, or nil when it is gone; a row without books is no parent.
+local function standing(parent)
+  local row = fields(parent, 'state')
+  if row and redis.call('EXISTS', row_of(parent) .. ':dependencies') == 1 then return row[1] or '' end
+  return nil
+end
 local function count_down(parent)
   local row = row_of(parent)
   local left = (tonumber(redis.call('GET', row .. ':dependencies') or nil) or 0) - 1
@@ -23,6 +29,8 @@ local function count_down(parent)
     wake(1)
   end
 end
+-- counted(row, child): whether the parent's count was lowered for this child. A death that fails the parent is
+-- recorded without lowering it, so a parent that was reprocessed is held until the child has another end.
 local function counted(row, child)
   return redis.call('HEXISTS', row .. ':processed', child) == 1
     or redis.call('HEXISTS', row .. ':unsuccessful', child) == 1
@@ -30,24 +38,28 @@ end
 -- child_done(parent, child, result): a child that had failed its parent and now succeeds counts now.
 local function child_done(parent, child, result)
   local row = row_of(parent)
-  if not fields(parent, 'state') or counted(row, child) then return end
+  if not standing(parent) or counted(row, child) then return end
   redis.call('HDEL', row .. ':failed', child)
   redis.call('HSET', row .. ':processed', child, result)
   count_down(parent)
 end
--- child_dead(parent, child, policy, reason): true when the parent died of it.
+-- child_dead(parent, child, policy, reason): true when the parent died of it. The first death is the one on record,
+-- unless a later one kills the parent again.
 local function child_dead(parent, child, policy, reason)
   local row = row_of(parent)
-  local known = fields(parent, 'state')
-  if not known or counted(row, child) then return false end
+  local state = standing(parent)
+  if not state or counted(row, child) then return false end
   if policy == 'id' then
     if redis.call('HEXISTS', row .. ':failed', child) == 1 then return false end
     redis.call('HSET', row .. ':unsuccessful', child, reason)
     count_down(parent)
     return false
   end
+  if state ~= 'awaiting_children' then
+    redis.call('HSETNX', row .. ':failed', child, reason)
+    return false
+  end
   redis.call('HSET', row .. ':failed', child, reason)
-  if known[1] ~= 'awaiting_children' then return false end
   bury_row(parent, 'child ' .. child .. ' failed: ' .. reason)
   return true
 end
@@ -61,9 +73,9 @@ end
 -- signal_death(id, reason): up through every level; reads the row, so before it is deleted.
 local function signal_death(id, reason)
   while true do
-    local link = redis.call('HMGET', row_of(id), 'parent', 'parent_policy', 'parent_queue')
+    local link = fields(id, 'parent', 'parent_policy', 'parent_queue')
+    if not link or not link[1] then return end
     local parent, policy = link[1], link[2] == 'id' and 'id' or 'fp'
-    if not parent then return end
     if link[3] then
       local entry = { '', 'fail', link[3], parent, id, policy, reason }
       redis.call('RPUSH', base .. 'flow:outbox', table.concat(entry, '\0'))

@@ -1,10 +1,11 @@
 -- forget(id, reason): deletes a job that is not going to run: its row, every subkey and the deduplication key that
--- names it; its parent learns of a death (protocol §7, §8). The caller has taken it out of its place.
+-- names it; with a reason its parent learns of a death (protocol §7, §8). The caller has taken it out of its place.
 -- @include flow
 local function forget(id, reason)
   local row = row_of(id)
   if reason then signal_death(id, reason) end
-  local key = redis.call('HGET', row, 'dedup')
+  local own = fields(id, 'dedup')
+  local key = own and own[1]
   if key and redis.call('GET', base .. 'de:' .. key) == id then redis.call('DEL', base .. 'de:' .. key) end
   redis.call(
     'DEL', row, row .. ':logs', row .. ':lock', row .. ':dependencies', row .. ':processed', row .. ':failed',

@@ -1,6 +1,7 @@
 -- Where a job lies, and how it comes back to where it can be claimed (protocol §5, §6).
 -- @include rows
 -- @include lane
+-- @include lock
 -- place_of(id, group): 'active', 'pending' (its lane, when it has a group) or nil for any other place.
 local function place_of(id, group)
   if redis.call('ZSCORE', base .. 'active', id) then return 'active' end
@@ -14,6 +15,7 @@ local function leave(id, group, place)
   local before = group and lane_served(group)
   if place == 'active' then
     redis.call('ZREM', base .. 'active', id)
+    unlock(id)
     if group then hand_freed(group) end
   else
     redis.call('ZREM', base .. 'pending', id)
