@@ -149,6 +149,26 @@ def test_two_functions_do_not_share_a_name(mq: EchoMQ) -> None:
     assert mq.jobs["work"] is one
 
 
+def test_a_function_that_is_made_anew_is_another_one(mq: EchoMQ) -> None:
+    def make(number: int):
+        @mq.job
+        def work() -> int:
+            return number
+
+        return work
+
+    make(1)
+    with pytest.raises(JobDefinitionError, match="two jobs are named"):
+        make(2)
+
+
+def test_a_cell_that_is_run_again_replaces_its_jobs(mq: EchoMQ) -> None:
+    scope = {"mq": mq, "__name__": "__main__"}
+    for number in (1, 2):
+        exec(compile(f"@mq.job(name='work')\ndef work(): return {number}", f"<cell {number}>", "exec"), scope)
+    assert mq.jobs["work"]() == 2
+
+
 def test_a_module_that_is_imported_again_replaces_its_jobs(mq: EchoMQ) -> None:
     def work() -> None: ...
 

@@ -28,6 +28,15 @@ def test_registering_says_what_it_did(mq: EchoMQ, queue: str) -> None:
     assert mq.run(repeat.count(queue)) == 0
 
 
+async def test_registering_on_a_running_loop_warns(mq: EchoMQ) -> None:
+    @mq.job
+    def digest() -> None: ...
+
+    with pytest.warns(errors.BlockingCallWarning, match="await aregister") as caught:
+        digest.every(hours=1, name="digest").register()
+    assert caught[0].filename == __file__
+
+
 async def test_awaited_registration_is_the_same(mq: EchoMQ, queue: str) -> None:
     @mq.job
     def digest(whom: str) -> None: ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, get_type_hints
@@ -20,6 +20,7 @@ from echomq.app.plain import altered, dec_hook, encode_value, is_loose, not_fini
 
 _EMPTY: Final = inspect.Parameter.empty
 _MANY: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_BY_PLACE: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _EXACT: Final = (str, int, bool)
 """Values of exactly these types pass by an annotation of the same type without being converted."""
 
@@ -67,6 +68,12 @@ class Arguments:
             if parameter.kind in _MANY:
                 self._many[name] = parameter.kind is inspect.Parameter.VAR_KEYWORD
         self._plain = all(each.convert is None for each in self._parameters.values())
+        parameters = self._signature.parameters.values()
+        self._positional = [(each.name, self._parameters[each.name]) for each in parameters if each.kind in _BY_PLACE]
+        """The parameters that take one argument by its place."""
+        self._least = sum(each.default is _EMPTY for each in parameters if each.kind in _BY_PLACE)
+        if any(each.kind is inspect.Parameter.KEYWORD_ONLY and each.default is _EMPTY for each in parameters):
+            self._least = sys.maxsize
 
     def outgoing(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """Checks a call before it is sent: Python's own `TypeError`, or `SerializationError`."""
@@ -77,6 +84,11 @@ class Arguments:
 
     def incoming(self, args: list[object], kwargs: dict[str, object]) -> tuple[tuple[object, ...], dict[str, object]]:
         """The arguments to call the function with; `EnvelopeError` says which of them does not fit."""
+        if self._by_place(args, kwargs):
+            if self._plain:
+                return tuple(args), kwargs
+            pairs = zip(self._positional, args, strict=False)
+            return tuple([self._arrived(name, value) for (name, _), value in pairs]), kwargs
         try:
             bound = self._bind(args, kwargs)
         except TypeError as error:
@@ -102,6 +114,10 @@ class Arguments:
                 return self._unserialisable(name, reason(own))
         return SerializationError(f"the arguments of job {self.job!r} cannot be serialised: {reason(error)}")
 
+    def _by_place(self, args: Sized, kwargs: dict[str, object]) -> bool:
+        """Whether the arguments need no binding, which costs more than all the rest."""
+        return not kwargs and self._least <= len(args) <= len(self._positional)
+
     def _bind(self, args: Iterable[object], kwargs: dict[str, object]) -> inspect.BoundArguments:
         try:
             return self._signature.bind(*args, **kwargs)
@@ -110,6 +126,11 @@ class Arguments:
 
     def _each(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Iterator[tuple[str, Parameter, object]]:
         """Every argument of a call: what to call it, the parameter that takes it, its value."""
+        if self._by_place(args, kwargs):
+            yield from (
+                (name, parameter, value) for (name, parameter), value in zip(self._positional, args, strict=False)
+            )
+            return
         for name, value in self._bind(args, kwargs).arguments.items():
             parameter = self._parameters[name]
             match self._many.get(name):

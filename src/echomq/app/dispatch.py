@@ -94,17 +94,20 @@ class Run:
 
     async def _await(self, work: Any) -> Outcome:
         timeout_ms = self._envelope.timeout_ms
-        limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1_000)
+        limit: asyncio.Timeout | None = None
         try:
-            async with limit:
+            if timeout_ms is None:
                 await work
+            else:
+                async with asyncio.timeout(timeout_ms / 1_000) as limit:
+                    await work
         except (asyncio.CancelledError, KeyboardInterrupt) as error:
             task = asyncio.current_task()
             if isinstance(error, KeyboardInterrupt) or task is None or task.cancelling():
                 raise  # the worker is ending, or the job is taken back
             return self._failed(error)
         except BaseException as error:  # noqa: BLE001  (a SystemExit in a job is the job's failure)
-            if limit.expired():
+            if limit is not None and limit.expired():
                 error = TimeoutError(f"not done after {timeout_ms} ms").with_traceback(error.__traceback__)
             return self._failed(error)
         return self._done()

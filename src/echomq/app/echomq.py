@@ -119,7 +119,7 @@ class EchoMQ:
     def add(self, job: JobFunction[..., Any]) -> None:
         """Registers a job; refuses a name that another function has."""
         other = self._jobs.get(job.name)
-        if other is not None and not _same_place(other.function, job.function):
+        if other is not None and not _is_again(other.function, job.function):
             raise JobDefinitionError(
                 f"two jobs are named {job.name!r}, {_place(other.function)} and {_place(job.function)}: "
                 "give one of them another name=..."
@@ -142,7 +142,8 @@ class EchoMQ:
         return Dial(self._connections.source, fence=self._fence)
 
     def use_server(self, url: str) -> None:
-        """Uses another server from now on. Connectors that are open stay with the one they know."""
+        """Uses another server from now on; to be called before anything is sent."""
+        self._connections.close()
         self._connections = Connections(url, None, False, self._fence)
 
     def run(self, call: Call[T] | Plan[T]) -> T:
@@ -155,14 +156,14 @@ class EchoMQ:
 
     def admit(self, name: str, queue: str, payload: bytes, when: When) -> str:
         """Sends a payload under a fresh id, which is returned."""
-        self._warn_on_a_loop()
         return self.run(_admission(name, queue, payload, when))
 
     async def aadmit(self, name: str, queue: str, payload: bytes, when: When) -> str:
         """`admit`, awaited."""
         return await self.arun(_admission(name, queue, payload, when))
 
-    def _warn_on_a_loop(self) -> None:
+    def warn_on_a_loop(self, method: str) -> None:
+        """To be called by the blocking methods that have an awaited twin, straight from the user's code."""
         asyncio = sys.modules.get("asyncio")
         if self._warned or asyncio is None:
             return
@@ -172,9 +173,9 @@ class EchoMQ:
             return
         self._warned = True
         warnings.warn(
-            "enqueue() blocks the running event loop until the server answers; await aenqueue() instead",
+            f"{method}() blocks the running event loop until the server answers; await a{method}() instead",
             BlockingCallWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
 
     def close(self) -> None:
@@ -244,10 +245,17 @@ def _named(function: Callable[..., Any]) -> str:
     return job_name(function)
 
 
-def _same_place(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    # A module that is imported again (a reload, a notebook's cell, a script that a worker imports by its
-    # name) brings the same function once more.
-    return _place(one) == _place(other)
+def _is_again(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Whether a module that is executed again, by a reload or as a notebook's cell, brings its function once more.
+
+    A function that is made by a function is another one each time, with values of its own inside.
+    """
+    if one is other:
+        return True
+    if "<locals>" in getattr(one, "__qualname__", "<locals>"):
+        return False
+    interactive = getattr(getattr(one, "__code__", None), "co_filename", "").startswith("<")
+    return _place(one) == _place(other) or (interactive and one.__qualname__ == other.__qualname__)
 
 
 def _place(function: Callable[..., Any]) -> str:

@@ -75,6 +75,7 @@ class BoundJob(Generic[P, R]):
         """
         job = self._job
         payload = job.payload(args, kwargs)
+        job.mq.warn_on_a_loop("enqueue")
         return Job(job.mq.admit(job.name, job.queue, payload, self._when), job.name, job.queue)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:

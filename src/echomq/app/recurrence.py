@@ -33,7 +33,9 @@ class Recurrence(Generic[P]):
         The next run stays unless the period changes. Each occurrence is a fresh job with these arguments; a
         time when no worker ran leaves no backlog.
         """
-        return self._job.mq.run(self._upsert(self._job.payload(args, kwargs)))
+        call = self._upsert(self._job.payload(args, kwargs))
+        self._job.mq.warn_on_a_loop("register")
+        return self._job.mq.run(call)
 
     async def aregister(self, *args: P.args, **kwargs: P.kwargs) -> Registration:
         """`register`, awaited."""

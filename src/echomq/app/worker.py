@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -90,7 +91,6 @@ class Worker:
             job.arguments  # noqa: B018  (refuses here what a job would otherwise fail with)
         self._stopping, self._at_once = asyncio.Event(), asyncio.Event()
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._mq.aclose)
             keeper = LeaseKeeper(self._mq.dial())
             await keeper.start()
             stack.push_async_callback(keeper.stop)
@@ -104,8 +104,9 @@ class Worker:
     def run(self) -> None:
         """Serves with an event loop of its own, on uvloop where that is installed, until SIGTERM or SIGINT.
 
-        Either signal is a `stop`. Where jobs had to be handed back the process ends here and now, with exit code 0:
-        what they left behind, such as a function in its thread, would go on beside their next run.
+        Either signal is a `stop`; in a thread that is not the main one there are none. Where jobs had to be handed
+        back the process ends here and now, with exit code 0: what they left behind, such as a function in its
+        thread, would go on beside their next run.
         """
         # Not in `with`: leaving it waits for every thread.
         runner = asyncio.Runner(loop_factory=_loop_factory())
@@ -129,9 +130,10 @@ class Worker:
         )
 
     async def _serve_with_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled, number)
+        if threading.current_thread() is threading.main_thread():
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self._signalled, number)
         await self.serve()
 
     def _signalled(self, number: int) -> None:

@@ -17,7 +17,13 @@ class Level(Enum):
     ERROR = "error"
 
 
-def configure(level: Level) -> None:
-    """One line a record on stderr, from `level` on; does nothing where the program has set up its own."""
+def configure(level: Level | None) -> None:
+    """One line a record on stderr, from `level` on, info unless given.
+
+    A program that has set up its logging keeps it; only a level that was asked for is set.
+    """
+    if level is None and not logging.getLogger().handlers:
+        level = Level.INFO
     logging.basicConfig(level=logging.WARNING, format=FORMAT)
-    logging.getLogger("echomq").setLevel(level.value.upper())
+    if level is not None:
+        logging.getLogger("echomq").setLevel(level.value.upper())

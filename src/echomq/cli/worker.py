@@ -34,7 +34,10 @@ def worker(
     url: Annotated[
         str | None, typer.Option(metavar="URL", help="The server, instead of the one that the app names.")
     ] = None,
-    log_level: Annotated[Level, typer.Option(help="How much to log on stderr; info is a line a job.")] = Level.INFO,
+    log_level: Annotated[
+        Level | None,
+        typer.Option(help="How much to log on stderr; info is a line a job. Default: info, or the app's own set-up."),
+    ] = None,
 ) -> None:
     """Run the jobs of an app: one process claims, retries, recurs and recovers, with no scheduler beside it.
 
@@ -53,8 +56,8 @@ def worker(
     from echomq.cli.logs import configure
     from echomq.cli.target import load
 
-    configure(log_level)
     mq = load(target)
+    configure(log_level)
     if url is not None:
         mq.use_server(url)
     Worker(mq, queues=queue or None, concurrency=concurrency, burst=burst, grace=_seconds(grace)).run()
