@@ -15,7 +15,7 @@ import typer
 
 import echomq
 
-COMMANDS: Final = ("worker", "server", "demo")
+COMMANDS: Final = ("worker", "server", "demo", "conformance")
 """Each is a module of `echomq.cli` with `register(app)`, and imports what it needs when it runs."""
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
+
 from echomq.protocol.call import Call, Reply
 from echomq.protocol.checks import check_job
+from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import Counts, State, as_bytes, as_int, as_list, as_text, unexpected
 from echomq.protocol.scripts import script
 
-__all__ = ["counts", "row", "state"]
+__all__ = ["count", "counts", "row", "state"]
 
 _COUNTS = script("counts")
 _STATE = script("state")
@@ -21,6 +24,19 @@ def _counts(reply: Reply) -> Counts:
 def counts(queue: str) -> Call[Counts]:
     """How many jobs lie where, and how many ended how, at one instant."""
     return Call("counts", (keys(queue).pending,), (), _counts, _COUNTS, subject=queue)
+
+
+def count(queue: str, name: str) -> Call[int]:
+    """One of the counts by its name: pending (flat), active, schedule, dead, completed or failed."""
+    names = [field.name for field in fields(Counts)]
+    if name not in names:
+        raise InvalidInputError(f"there is no count of {name!r}: {', '.join(names)} are counted")
+
+    def decode(reply: Reply) -> int:
+        number: int = asdict(_counts(reply))[name]
+        return number
+
+    return Call("count", (keys(queue).pending,), (), decode, _COUNTS, subject=queue)
 
 
 def _state(reply: Reply) -> State:

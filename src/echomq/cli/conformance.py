@@ -1,0 +1,100 @@
+"""`echomq conformance`: holds a server, and the wire to it, to the contract, a line a scenario."""
+
+from __future__ import annotations
+
+import json as json_
+import os
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from echomq.conformance import Result
+
+_INSTEAD: Final = {"FAIL": "Seen instead", "skip": "Skipped"}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to the program."""
+    app.command("conformance")(conformance)
+
+
+def conformance(
+    url: Annotated[
+        str | None,
+        typer.Argument(help="The server. Default: $ECHOMQ_URL, else the embedded server.", show_default=False),
+    ] = None,
+    wire: Annotated[int, typer.Option(help="4 evaluates scripts, 6 sends native commands.", metavar="4|6")] = 4,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Run this scenario alone; may be given several times.", metavar="NAME")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    fence: Annotated[
+        str | None, typer.Option(help="The version string of a server that is shared with another client.")
+    ] = None,
+) -> None:
+    """Hold a server to the protocol's contract: one line a scenario, and what was seen instead where it fails.
+
+    Every scenario works on a queue of its own and takes away what it wrote, so a server in use may be tried: other
+    queues are never touched. `stale` flushes the script cache once; other clients load their scripts again.
+
+    Exit codes: 0 every scenario is ok or skipped, 1 one failed or the server is out of reach, 2 a wrong argument.
+
+    \b
+    Examples:
+      echomq conformance
+      echomq conformance valkey://localhost:6379
+      echomq conformance --only claim --only stale --json
+    """
+    from echomq.conformance import Status, choose, run
+    from echomq.conformance.bench import Bench
+    from echomq.identity.errors import InvalidInputError
+    from echomq.wire import FENCE
+
+    if wire not in (4, 6):
+        raise InvalidInputError(f"--wire {wire}: 4 (scripts) or 6 (native commands) is allowed")
+    scenarios = choose(only or [])
+    results: list[Result] = []
+    with Bench(url or os.environ.get("ECHOMQ_URL"), wire=wire, fence=fence or FENCE) as bench:
+        server = bench.server()
+        for result in run(bench, scenarios):
+            results.append(result)
+            if not json:
+                print(_line(result), flush=True)
+    counts = {status: sum(result.status is status for result in results) for status in Status}
+    seconds = sum(result.seconds for result in results)
+    if json:
+        print(
+            json_.dumps(
+                {
+                    "server": server,
+                    "wire": wire,
+                    "total": len(results),
+                    **{status.value.lower(): count for status, count in counts.items()},
+                    "seconds": round(seconds, 3),
+                    "scenarios": [_as_json(result) for result in results],
+                },
+                indent=2,
+            )
+        )
+    else:
+        print(
+            f"{len(results)} scenarios on {server}, wire {wire}: {counts[Status.OK]} ok, {counts[Status.FAIL]} failed, "
+            f"{counts[Status.SKIP]} skipped, in {seconds:.1f} s"
+        )
+    raise typer.Exit(1 if counts[Status.FAIL] else 0)
+
+
+def _line(result: Result) -> str:
+    said = f"{result.status.value:<4} {result.name:<24} {result.contract}"
+    return f"{said} {_INSTEAD[result.status.value]}: {result.seen}" if result.seen else said
+
+
+def _as_json(result: Result) -> dict[str, object]:
+    return {
+        "name": result.name,
+        "status": result.status.value.lower(),
+        "contract": result.contract,
+        "seen": result.seen,
+        "ms": round(result.seconds * 1_000, 1),
+    }

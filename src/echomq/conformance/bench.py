@@ -1,0 +1,95 @@
+"""What a run of the suite works on: one server, its connections, and a prefix that no other run uses."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self, Unpack
+
+from echomq.identity.minter import Minter
+from echomq.protocol.call import Arg, Reply
+from echomq.protocol.errors import ConnectError, ServerError
+from echomq.protocol.replies import as_bytes, as_list
+from echomq.wire import FENCE, Connector, Source, connect
+from echomq.wire.options import OptionWords
+from echomq.wire.resp import raw
+
+WIRES = (4,)
+"""The wires that this version's connectors speak."""
+
+
+class Bench:
+    """One server under test. `where` is a URL or a source; None is the embedded server."""
+
+    def __init__(self, where: str | Source | None = None, *, wire: int = 4, fence: str = FENCE) -> None:
+        if wire not in WIRES:
+            raise ConnectError(
+                f"wire {wire} was asked for, and this version's connectors speak wire {WIRES[0]} (scripts) alone; "
+                f"run the suite with --wire {WIRES[0]}"
+            )
+        self._where = where
+        self.fence = fence
+        self.wire = wire
+        self.minter = Minter()
+        self.prefix = "conformance-" + self.minter.mint("RUN")
+        self.conn = connect(where, fence=fence, name=self.prefix)
+
+    def open(self, **options: Unpack[OptionWords]) -> Connector:
+        """Another connection to the same server; the caller closes it."""
+        words: OptionWords = {"fence": self.fence, "lease_node": False, **options}
+        return connect(self._where, **words)
+
+    def execute_all(self, commands: list[tuple[Arg, ...]]) -> list[Reply]:
+        """The replies to plain commands, sent in one flight; raises the first error among them."""
+        replies: list[Reply] = []
+        for outcome in self.conn.run_many([raw(*words) for words in commands]):
+            if isinstance(outcome, Exception):
+                raise outcome
+            replies.append(outcome)
+        return replies
+
+    def knows(self, command: str) -> bool:
+        """Whether the server has that command."""
+        (answer,) = as_list(self.conn.execute("COMMAND", "INFO", command))
+        return bool(answer)
+
+    def server(self) -> str:
+        """What the server calls itself, with its version."""
+        facts = dict(
+            line.split(":", 1)
+            for line in as_bytes(self.conn.execute("INFO", "server")).decode().splitlines()
+            if ":" in line
+        )
+        name = facts.get("server_name", "redis")
+        return f"{name} {facts.get(f'{name}_version', facts.get('redis_version', '?'))}"
+
+    def scan(self, prefix: str) -> list[str]:
+        """Every key that begins with `prefix`, which holds no glob characters."""
+        found: dict[str, None] = {}
+        cursor = b"0"
+        while True:
+            following, keys = as_list(self.conn.execute("SCAN", cursor, "MATCH", prefix + "*", "COUNT", 1_000))
+            found.update((as_bytes(key).decode("utf-8", "surrogateescape"), None) for key in as_list(keys))
+            cursor = as_bytes(following)
+            if cursor == b"0":
+                return list(found)
+
+    def delete(self, keys: list[str]) -> None:
+        """Takes keys away, in steps that hold nobody up."""
+        for start in range(0, len(keys), 1_000):
+            batch = [key.encode("utf-8", "surrogateescape") for key in keys[start : start + 1_000]]
+            self.conn.execute("UNLINK", *batch)
+
+    def alive(self) -> bool:
+        """Whether the server still answers."""
+        try:
+            return bool(self.conn.execute("PING"))
+        except (ServerError, ConnectError):
+            return False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.conn.close()
