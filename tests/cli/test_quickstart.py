@@ -17,10 +17,18 @@ def test_the_quickstart_sends_and_a_burst_runs_it(server: Server) -> None:
     env = os.environ | {"PYTHONPATH": str(Path(echomq.__file__).parents[1]), "ECHOMQ_URL": server.url}
 
     def run(*words: str) -> str:
-        return subprocess.run(
-            [sys.executable, *words], cwd=ROOT, env=env, capture_output=True, text=True, timeout=50, check=True
-        ).stdout
+        done = subprocess.run(
+            [sys.executable, "-X", "dev", "-W", "error", *words],
+            cwd=ROOT,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=True,
+        )
+        assert "ResourceWarning" not in done.stderr  # what it opened is closed at its end
+        return done.stdout
 
     assert "echomq worker examples.quickstart:mq" in run("examples/quickstart.py")
     out = run("-m", "echomq.cli", "worker", "examples.quickstart:mq", "--burst")
-    assert sorted(out.splitlines()) == ["Hello, world!", "Hello, you!"]
+    assert {"Hello, world!", "Hello, you!"} <= set(out.splitlines())

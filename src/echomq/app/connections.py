@@ -69,6 +69,7 @@ class Connections:
         self._fence = fence
         self._lock = threading.Lock()
         self._blocking: Connector | None = None
+        self._at_exit: weakref.finalize[[], Connections] | None = None
         self._awaited = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Awaited]()
         _every.add(self)
 
@@ -92,6 +93,8 @@ class Connections:
             with self._lock:
                 if (connector := self._blocking) is None:
                     connector = self._blocking = connect(self.source(), fence=self._fence)
+                    # A program that just ends has not closed anything.
+                    self._at_exit = weakref.finalize(self, connector.close)
         return connector
 
     async def awaited(self) -> AsyncConnector:
@@ -106,6 +109,8 @@ class Connections:
         """Closes the blocking connector; the next use opens another."""
         with self._lock:
             connector, self._blocking = self._blocking, None
+            if self._at_exit is not None:
+                self._at_exit.detach()
         if connector is not None:
             connector.close()
 
