@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from echomq.protocol.call import Call, Plan, Reply
+from echomq.protocol.call import Arg, Call, Plan, Reply
 from echomq.protocol.checks import check_job
 from echomq.protocol.errors import InvalidInputError
-from echomq.protocol.keys import keys
+from echomq.protocol.keys import Keys, keys
 from echomq.protocol.replies import as_bytes, as_list
 from echomq.protocol.scripts import script
+from echomq.protocol.walks import scan
 
 __all__ = ["Breach", "audit"]
 
 _IDS = script("audit_ids")
 _BOOKS = script("audit_books")
+
+_PAGE = 1_000
+_PART = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class Breach:
 
 
 def _text(reply: Reply) -> str:
-    return as_bytes(reply).decode("utf-8", "replace")
+    return as_bytes(reply).decode("utf-8", "backslashreplace")
 
 
 def _breaches(reply: Reply) -> tuple[Breach, ...]:
@@ -38,34 +42,41 @@ def _texts(reply: Reply) -> tuple[str, ...]:
     return tuple(_text(item) for item in as_list(reply))
 
 
-def _page(key: str, cursor: bytes, verb: str, *, match: str = "") -> Call[tuple[bytes, tuple[str, ...]]]:
-    def decode(reply: Reply) -> tuple[bytes, tuple[str, ...]]:
+def _members_page(key: bytes, cursor: bytes, queue: str) -> Call[tuple[bytes, tuple[bytes, ...]]]:
+    def decode(reply: Reply) -> tuple[bytes, tuple[bytes, ...]]:
         following, items = as_list(reply)
-        step = 1 if match else 2
-        return as_bytes(following), tuple(_text(item) for item in as_list(items)[::step])
+        return as_bytes(following), tuple(as_bytes(item) for item in as_list(items)[::2])
 
-    args = ("MATCH", match, "COUNT", 1_000) if match else ("COUNT", 1_000)
-    if match:
-        return Call(verb, (), (cursor, *args), decode, command="SCAN", home=key)
-    return Call(verb, (key,), (cursor, *args), decode, command="ZSCAN")
+    args = (key, cursor, "COUNT", _PAGE)
+    return Call("audit", (), args, decode, command="ZSCAN", subject=queue, home=keys(queue).base)
 
 
-def _is_job(text: str) -> bool:
-    try:
-        check_job(text)
-    except InvalidInputError:
-        return False
-    return True
-
-
-def _scan(key: str, *, match: str = "") -> Plan[tuple[str, ...]]:
-    found: dict[str, None] = {}
+def _members(key: bytes, queue: str) -> Plan[set[bytes]]:
+    found: set[bytes] = set()
     cursor = b"0"
     while True:
-        cursor, items = yield _page(key, cursor, "audit scan", match=match)
-        found.update(dict.fromkeys(items))
+        cursor, members = yield _members_page(key, cursor, queue)
+        found.update(members)
         if cursor == b"0":
-            return tuple(found)
+            return found
+
+
+def _matching(k: Keys, pattern: str) -> Plan[set[bytes]]:
+    found: set[bytes] = set()
+    cursor = b"0"
+    while True:
+        cursor, names = yield scan(k, pattern, cursor)
+        found.update(names)
+        if cursor == b"0":
+            return found
+
+
+def _is_job(name: bytes) -> bool:
+    try:
+        check_job(name.decode())
+    except (InvalidInputError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def audit(queue: str, *, mend: bool = False) -> Plan[tuple[Breach, ...]]:
@@ -74,22 +85,31 @@ def audit(queue: str, *, mend: bool = False) -> Plan[tuple[Breach, ...]]:
     With `mend`, `gactive` and the ring are set right. It reads every row of the queue and walks the server's keys
     (SCAN), in steps that hold nobody up.
     """
-    k = keys(queue)
-    ids: dict[str, None] = {}
+    return _audit(keys(queue), mend=mend)
+
+
+def _audit(k: Keys, *, mend: bool) -> Plan[tuple[Breach, ...]]:
+    lanes_of: dict[bytes, tuple[bytes, ...]] = {}
     for key in (k.pending, k.active, k.schedule, k.dead):
-        ids.update(dict.fromkeys((yield from _scan(key))))
-    glob = "".join(f"\\{char}" if char in "*?[]\\^-" else char for char in k.base)
-    for key in (yield from _scan(k.pending, match=glob + "g:*:pending")):
-        ids.update(dict.fromkeys((yield from _scan(key))))
-    for key in (yield from _scan(k.pending, match=glob + "job:*")):
-        name = key[len(k.job_prefix) :]
+        lanes_of |= dict.fromkeys((yield from _members(key.encode(), k.queue)), ())
+    groups: list[bytes] = []
+    for lane in (yield from _matching(k, "g:*:pending")):
+        group = lane[len(k.base.encode()) + len("g:") : -len(":pending")]
+        groups.append(group)
+        for member in (yield from _members(lane, k.queue)):
+            lanes_of[member] = (*lanes_of.get(member, ()), group)
+    for row in (yield from _matching(k, "job:*")):
+        name = row[len(k.job_prefix.encode()) :]
         if _is_job(name):
-            ids[name] = None
+            lanes_of.setdefault(name, ())
     breaches: list[Breach] = []
-    pending = list(ids)
-    for start in range(0, len(pending), 500):
-        part = tuple(pending[start : start + 500])
-        breaches += yield Call("audit ids", (k.pending,), part, _breaches, _IDS, subject=queue)
-    books = Call("audit books", (k.pending,), ("mend" if mend else "",), _texts, _BOOKS, subject=queue)
-    breaches += [Breach(queue, what) for what in (yield books)]
+    ids = sorted(lanes_of)
+    for start in range(0, len(ids), _PART):
+        args: list[Arg] = []
+        for each in ids[start : start + _PART]:
+            args += (each, len(lanes_of[each]), *lanes_of[each])
+        breaches += yield Call("audit ids", (k.pending,), tuple(args), _breaches, _IDS, subject=k.queue)
+    words = ("mend" if mend else "", *groups)
+    books = Call("audit books", (k.pending,), words, _texts, _BOOKS, subject=k.queue)
+    breaches += [Breach(k.queue, what) for what in (yield books)]
     return tuple(breaches)

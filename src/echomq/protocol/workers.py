@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from echomq.protocol.call import Arg, Call, Reply
-from echomq.protocol.checks import check_job, integer, name_of, token_of
+from echomq.protocol.checks import check_job, integer, name_of, payload_of, token_of
 from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.jobs import LEASE_MS, Token
 from echomq.protocol.keys import keys
@@ -52,27 +52,34 @@ def _kept(reply: Reply) -> Kept:
 def keep(queue: str, jobs: Sequence[tuple[str, Token]], *, lease_ms: int = LEASE_MS, field: bool = False) -> Call[Kept]:
     """Extends every job in hand and renews its presence marker for two leases.
 
-    `field` also writes the row's `lock` field, where the server knows hash-field TTL.
+    `field` also writes the `lock` field of the row, where the server knows hash-field TTL; elsewhere it is left out.
     """
-    if not jobs:
-        raise InvalidInputError("keep needs at least one job")
     k = keys(queue)
     args: list[Arg] = [k.base, integer("lease_ms", lease_ms, least=1), "field" if field else ""]
     for job_id, token in jobs:
         args += (check_job(job_id), token_of(token))
+    if len(args) == 3:
+        raise InvalidInputError("keep needs at least one job")
     return Call("keep", (k.active,), tuple(args), _kept, _KEEP, subject=queue)
 
 
-def beat(queue: str, name: str, info: bytes, *, forget_ms: int = FORGET_MS) -> Call[int]:
-    """Says that worker `name` lives; gives how many do. The server's clock stamps it."""
+def _said(queue: str, name: str, info: bytes, forget_ms: int) -> Call[int]:
     k = keys(queue)
     args = (name_of("worker name", name), info, integer("forget_ms", forget_ms, least=1))
     return Call("workers beat", (k.workers, k.workers_info), args, as_int, _BEAT, subject=queue)
 
 
+def beat(queue: str, name: str, info: bytes | str, *, forget_ms: int = FORGET_MS) -> Call[int]:
+    """Says that worker `name` lives, with its JSON `info`; gives how many do. The server's clock stamps it."""
+    said = payload_of(info)
+    if not said:
+        raise InvalidInputError(f"info of worker {name!r} is empty: say at least {{}}, or farewell")
+    return _said(queue, name, said, forget_ms)
+
+
 def farewell(queue: str, name: str) -> Call[int]:
-    """Takes worker `name` out of the registry."""
-    return beat(queue, name, b"")
+    """Takes worker `name` out of the registry; gives how many live."""
+    return _said(queue, name, b"", FORGET_MS)
 
 
 def _seen(reply: Reply) -> tuple[Seen, ...]:

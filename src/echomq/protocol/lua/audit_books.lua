@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
 -- audit books: gactive against the rows in hand, the ring against the lanes that can be served, the wake list; mends
--- the first two when asked (protocol §12.1).
+-- the first two when asked, and wakes for what that makes claimable (protocol §12.1, §12.2).
 -- KEYS[1] -> any key of the queue
--- ARGV[1] -> mend or ''
+-- ARGV[1] -> mend or ''   then groups whose lanes were seen: a lane that has fallen off the ring is named nowhere else
 -- returns breaches
 -- @include lane
 -- @include rows
-local out, held, groups, seen = {}, {}, {}, {}
+-- @include wake
+local out, held, groups, seen, on = {}, {}, {}, {}, {}
 local function note(group)
-  if not seen[group] then
-    seen[group] = true
-    groups[#groups + 1] = group
-  end
+  if not seen[group] then groups[#groups + 1] = group end
+  seen[group] = true
 end
+for i = 2, #ARGV do note(ARGV[i]) end
 for _, id in ipairs(redis.call('ZRANGE', base .. 'active', 0, -1)) do
   local row = fields(id, 'group')
   if row and row[1] then
@@ -23,31 +23,34 @@ end
 for _, name in ipairs({ 'gactive', 'glimit', 'lanes' }) do
   for _, group in ipairs(redis.call('HKEYS', base .. name)) do note(group) end
 end
-local on = {}
 for _, group in ipairs(redis.call('LRANGE', base .. 'ring', 0, -1)) do
   on[group] = (on[group] or 0) + 1
   note(group)
 end
 for _, group in ipairs(redis.call('SMEMBERS', base .. 'paused')) do note(group) end
-for _, group in ipairs(groups) do
-  local counted = tonumber(redis.call('HGET', base .. 'gactive', group) or nil) or 0
-  if counted ~= (held[group] or 0) then
-    out[#out + 1] = 'gactive of ' .. group .. ' is ' .. counted .. ', in hand are ' .. (held[group] or 0)
-    if ARGV[1] == 'mend' then
-      if held[group] then
-        redis.call('HSET', base .. 'gactive', group, held[group])
-      else
-        redis.call('HDEL', base .. 'gactive', group)
-      end
-    end
-  end
-  local open, times = lane_open(group), on[group] or 0
+local function check_hands(group)
+  local said, right = redis.call('HGET', base .. 'gactive', group), held[group] or 0
+  if (tonumber(said or nil) or 0) == right then return end
+  out[#out + 1] = 'gactive of ' .. group .. ' is ' .. (said or 'missing') .. ', in hand are ' .. right
+  if ARGV[1] ~= 'mend' then return end
+  redis.call('HDEL', base .. 'gactive', group)
+  if right > 0 then redis.call('HSET', base .. 'gactive', group, right) end
+end
+local function check_ring(group)
+  local times, open = on[group] or 0, lane_open(group)
   if times ~= (open and 1 or 0) then
     out[#out + 1] = 'lane ' .. group .. ' is ' .. (open and '' or 'not ') .. 'serviceable, on the ring ' .. times .. ' times'
   end
-  if ARGV[1] == 'mend' then
+  return times
+end
+for _, group in ipairs(groups) do
+  local times = check_ring(group)
+  check_hands(group)
+  local open = lane_open(group)
+  if ARGV[1] == 'mend' and times ~= (open and 1 or 0) then
     redis.call('LREM', base .. 'ring', 0, group)
-    if lane_open(group) then redis.call('RPUSH', base .. 'ring', group) end
+    if open then redis.call('RPUSH', base .. 'ring', group) end
+    if open and times == 0 then wake(lane_served(group)) end
   end
 end
 local tokens = redis.call('LLEN', base .. 'wake')

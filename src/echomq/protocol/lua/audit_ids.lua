@@ -1,33 +1,66 @@
 #!lua flags=no-writes
 -- audit ids: which of these ids breaks an invariant, each looked at in one instant (protocol §12.1).
 -- KEYS[1] -> any key of the queue
--- ARGV -> ids
+-- ARGV -> an id, the number of lanes that it was seen in, these lanes' groups; and so on
 -- returns id, breach of each
 -- @include rows
 -- @include lane
-local NAMES = { pending = 'pending', active = 'active', schedule = 'scheduled', dead = 'dead', lane = 'pending' }
+local NAMES = { pending = 'pending', active = 'active', schedule = 'scheduled', dead = 'dead' }
 local out = {}
 local function breach(id, text)
   out[#out + 1] = id
   out[#out + 1] = text
 end
-for _, id in ipairs(ARGV) do
-  local places = {}
-  local row = fields(id, 'state', 'group', 'attempts')
+-- found(id, groups): the places that hold an id now, the row's name for the last, and a score that is not 0 where all
+-- score 0.
+local function found(id, groups)
+  local places, name, off = {}, nil, nil
+  local function look(set, place, state, scored)
+    local score = redis.call('ZSCORE', set, id)
+    if not score then return end
+    places[#places + 1], name = place, state
+    if not scored and tonumber(score) ~= 0 then off = score end
+  end
   for _, set in ipairs({ 'pending', 'active', 'schedule', 'dead' }) do
-    if redis.call('ZSCORE', base .. set, id) then places[#places + 1] = set end
+    look(base .. set, set, NAMES[set], set == 'active' or set == 'schedule')
   end
-  if row and row[2] and redis.call('ZSCORE', lane_of(row[2]), id) then places[#places + 1] = 'lane' end
+  for _, group in ipairs(groups) do look(lane_of(group), 'lane ' .. group, 'pending', false) end
+  return places, name, off
+end
+local i = 1
+while i <= #ARGV do
+  local id, groups, seen = ARGV[i], {}, {}
+  local row = fields(id, 'state', 'group')
+  local function note(group)
+    if not seen[group] then groups[#groups + 1] = group end
+    seen[group] = true
+  end
+  for n = i + 2, i + 1 + tonumber(ARGV[i + 1]) do note(ARGV[n]) end
+  if row and row[2] then note(row[2]) end
+  i = i + 2 + tonumber(ARGV[i + 1])
+  local places, name, off = found(id, groups)
+  local where = table.concat(places, ', ')
+  local state = row and row[1] or 'missing'
   if not row then
-    if #places > 0 then breach(id, 'ghost: in ' .. table.concat(places, ', ') .. ' without a row') end
+    if #places > 0 then breach(id, 'ghost: in ' .. where .. ' without a row') end
   elseif #places > 1 then
-    breach(id, 'in several places: ' .. table.concat(places, ', '))
+    breach(id, 'in several places: ' .. where)
   elseif #places == 0 then
-    if row[1] ~= 'awaiting_children' then breach(id, 'stray: a row in no place, its state is ' .. (row[1] or 'missing')) end
-  elseif row[1] ~= NAMES[places[1]] then
-    breach(id, 'state ' .. (row[1] or 'missing') .. ' but in ' .. places[1])
-  elseif places[1] == 'pending' and row[2] then
+    local waits = tonumber(redis.call('GET', row_of(id) .. ':dependencies') or nil) or 0
+    if state ~= 'awaiting_children' then
+      breach(id, 'stray: a row in no place, its state is ' .. state)
+    elseif waits < 1 then
+      breach(id, 'held, and waits for no child')
+    elseif row[2] then
+      breach(id, 'held, and carries group ' .. row[2])
+    end
+  elseif state ~= name then
+    breach(id, 'state ' .. state .. ' but in ' .. where)
+  elseif where == 'pending' and row[2] then
     breach(id, 'carries group ' .. row[2] .. ' but lies in flat pending')
+  elseif name == 'pending' and where ~= 'pending' and where ~= 'lane ' .. (row[2] or '') then
+    breach(id, 'carries ' .. (row[2] and 'group ' .. row[2] or 'no group') .. ' but lies in ' .. where)
   end
+  if row and off then breach(id, 'scores ' .. off .. ' in ' .. where .. ', not 0') end
 end
 return out

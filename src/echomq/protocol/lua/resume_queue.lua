@@ -2,7 +2,6 @@
 -- resume queue: claims are served again (protocol §7).
 -- KEYS[1] -> meta
 -- returns 1
--- @include ceiling
-redis.call('HDEL', KEYS[1], 'paused')
-wake(waiting_up_to(64))
+-- @include gate
+if redis.call('HDEL', KEYS[1], 'paused') == 1 then wake(waiting_up_to((gate(64)))) end
 return 1

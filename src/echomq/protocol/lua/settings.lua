@@ -1,11 +1,17 @@
 #!lua flags=allow-oom
--- settings: fields of `meta`: ceiling, rate and retention of the queue; an empty value removes one (protocol §7).
+-- settings: fields of `meta`: ceiling, rate and retention of the queue; an empty value removes one (protocol §7). A rate
+-- window that is open ends no later than one of the new period would.
 -- KEYS[1] -> meta
 -- ARGV -> field, value ...
 -- returns 1
--- @include ceiling
+-- @include gate
+local function claimable() return waiting_up_to((gate(64))) end
+local before = claimable()
 for i = 1, #ARGV, 2 do
   if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 end
-wake(waiting_up_to(64))
+local after = claimable()
+local ends = tonumber(redis.call('HGET', KEYS[1], 'period_ms') or nil)
+if ends and redis.call('PTTL', base .. 'limiter') > ends then redis.call('PEXPIRE', base .. 'limiter', ends) end
+wake(after - before)
 return 1

@@ -14,6 +14,11 @@ local function gate(want)
   if not period or not most or most < 1 then most = nil end
   if most then
     local left = most - (tonumber(redis.call('GET', base .. 'limiter') or nil) or 0)
+    if left < 1 and redis.call('PTTL', base .. 'limiter') == -1 then
+      -- Another client has left it without an end: it would shut the queue for ever.
+      redis.call('DEL', base .. 'limiter')
+      left = most
+    end
     if left < want then want, why = math.max(left, 0), 'rate' end
   end
   return want, why
