@@ -38,7 +38,7 @@ async def drain(url: str, queue: str, count: int, concurrency: int) -> float:
     """Runs `count` no-op jobs to the server's confirmation; jobs per second."""
     seen = 0
 
-    async def handler(job: Claimed) -> None:
+    async def handler(_: Claimed) -> None:
         nonlocal seen
         seen += 1
 

@@ -54,8 +54,8 @@ async def run(url: str, server: Server, seconds: float, queues: int) -> None:
     clients = client.execute("CLIENT", "LIST").decode().splitlines()
     blocked = sum("cmd=blpop" in line for line in clients)
     print(f"{queues} idle queues over {took:.1f} s, beat 1,000 ms")
-    print(f"  commands a second and queue {spent / took / queues:.2f}   blocked connections a queue {blocked / queues:g}")
-    print(f"  connections of the worker {len(clients) - 1}   CPU {cpu / took * 100:.2f} % of a core")
+    print(f"  commands a second and queue {spent / took / queues:.2f}, CPU {cpu / took * 100:.2f} % of a core")
+    print(f"  blocked connections a queue {blocked / queues:g}, all connections {len(clients) - 1}")
     for consumer in consumers:
         await consumer.stop(0)
     await keeper.stop()

@@ -22,6 +22,7 @@ MINUTE = 60_000
 async def test_a_server_that_is_killed_and_comes_back_is_worked_for_again(start_server, queue) -> None:
     server = start_server(aof=True, options=("--appendfsync", "always"))
     with Desk(server, queue) as desk:
+        desk.dial = Dial(server.url, timeout=0.2)
         go = asyncio.Event()
 
         async def handler(job: Claimed) -> None:

@@ -11,7 +11,6 @@ from typing import Any, Self
 from echomq.identity.minter import mint
 from echomq.protocol.replies import Claimed
 from echomq.runtime import Consumer, Dial
-from support.raw import RawClient
 from support.servers import Server
 
 

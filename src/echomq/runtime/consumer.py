@@ -276,6 +276,7 @@ class Consumer(Loop):
         assert gear is not None
         streak = 0
         listening = True
+        until = 0.0
         while True:
             try:
                 if self._drain is not None:

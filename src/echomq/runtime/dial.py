@@ -37,7 +37,7 @@ class Dial:
         )
 
     def connect(self, role: str) -> Connector:
-        """An open blocking connector, for a thread of its own."""
+        """An open blocking connector, for a thread of its own, which cannot bear a long silence."""
         return connect(
             self._source(),
             fence=self.fence,
@@ -45,6 +45,7 @@ class Dial:
             tls=self.tls,
             name=_visible(role),
             lease_node=False,
+            call_timeout=self.timeout,
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from echomq.identity.errors import EchoMQError
 from echomq.protocol.call import Call
+from echomq.protocol.errors import DisconnectedError
 from echomq.runtime.settle import Batch
 from echomq.wire import AsyncConnector
 
@@ -59,6 +60,8 @@ class Flight:
 def _value(answer: asyncio.Future[Any] | EchoMQError) -> Any:
     if isinstance(answer, EchoMQError):
         return answer
+    if answer.cancelled():
+        return DisconnectedError("the call was given up", sent=True)
     error = answer.exception()
     if error is None:
         return answer.result()

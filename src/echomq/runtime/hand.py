@@ -69,7 +69,9 @@ class Hand:
             try:
                 self._loop.call_soon_threadsafe(self._answer)
             except RuntimeError:
-                return False  # closed: nobody can settle these jobs any more
+                # The loop is closed: nobody can settle these jobs any more.
+                self.given_up = True
+                return False
         self.given_up = (now - self._moved_at) * 1_000 > self.stuck_ms
         return not self.given_up
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from echomq.identity.errors import EchoMQError, InvalidInputError
 from echomq.protocol.backoff import Exponential, delay_ms
+from echomq.protocol.call import Call
 from echomq.runtime.dial import Dial
 from echomq.runtime.hand import Hand, Held
 from echomq.runtime.loops import log, say
@@ -73,7 +74,7 @@ class LeaseKeeper:
         with self._changed:
             hands = [hand for hand, due in self._due.items() if now is None or due <= now]
         asked: list[tuple[Hand, list[Held]]] = []
-        calls = []
+        calls: list[Call[tuple[str, ...]]] = []
         for hand in hands:
             was_given_up = hand.given_up
             if not hand.moves():
@@ -103,19 +104,20 @@ class LeaseKeeper:
                 if hand in self._due:
                     self._due[hand] = later + hand.lease_ms / 2_000
 
-    def _run(self) -> None:
-        streak = 0
-        pause_ms = 0
-        while True:
-            with self._changed:
-                if self._stopping:
-                    break
+    def _wait(self, pause_ms: int) -> bool:
+        """Wait for the next half lease, or off a degraded beat; False when it is time to end."""
+        with self._changed:
+            if not self._stopping:
                 due = min(self._due.values(), default=time.monotonic() + _IDLE_S)
                 wait = pause_ms / 1_000 if pause_ms else due - time.monotonic()
                 if wait > 0:
                     self._changed.wait(wait)
-                    if self._stopping:
-                        break
+            return not self._stopping
+
+    def _run(self) -> None:
+        streak = 0
+        pause_ms = 0
+        while self._wait(pause_ms):
             pause_ms = 0
             now = time.monotonic()
             if not any(due <= now for due in list(self._due.values())):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from echomq.identity.errors import EchoMQError
 from echomq.protocol import jobs
@@ -151,12 +151,12 @@ class Settler:
             for held in done:
                 self._failed(held, answer)
             return
-        assert isinstance(answer, tuple)
-        if answer.count(Completion.RETIRED) == len(done):  # the hot path: no loop in Python
+        verdicts = cast("tuple[Completion | ServerError, ...]", answer)
+        if verdicts.count(Completion.RETIRED) == len(done):  # the hot path: no loop in Python
             self.tally.completed += len(done)
             self._held.difference_update(done)
             return
-        for held, verdict in zip(done, answer, strict=True):
+        for held, verdict in zip(done, verdicts, strict=True):
             if verdict is Completion.RETIRED or (verdict is Completion.GONE and held.doubt):
                 self.tally.completed += 1
                 self._held.discard(held)
