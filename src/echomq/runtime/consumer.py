@@ -173,7 +173,8 @@ class Consumer(Loop):
             await asyncio.shield(gear.loop.create_task(self._beat_by_hand(gear)))
 
     async def _beat_by_hand(self, gear: _Gear) -> None:
-        await self._settler.clear_doubts(gear.conn)
+        if self._settler.doubtful:
+            await self._settler.clear_doubts(gear.conn)
         self._turns.depart(gear.conn, gear.loop.time())
         while self._turns.flying:
             if not await self._land(gear):
@@ -287,16 +288,16 @@ class Consumer(Loop):
                     until = self._drain.step(gear.loop.time(), flying=bool(turns.flying), degraded=streak > 0)
                     if self._drain.phase is Phase.OVER:
                         break
+                if self._settler.doubtful:
+                    await self._whole(gear, self._settler.clear_doubts(gear.conn))
                 if await self._land(gear):
                     streak = 0
                 elif self._drain is not None:
                     if not self._settler.waiting or turns.flying:
                         await self._sleep(gear, until)
                     else:
-                        await self._whole(gear, self._settler.clear_doubts(gear.conn))
                         turns.depart(gear.conn, gear.loop.time(), draining=True, timeout_s=FAREWELL_S)
                 elif turns.ready(now := gear.loop.time()):
-                    await self._whole(gear, self._settler.clear_doubts(gear.conn))
                     turns.depart(gear.conn, now)
                 elif turns.flying:
                     await self._sleep(gear, None)

@@ -70,7 +70,8 @@ class Settler:
         self.leaving = 0
         """Jobs whose settlement is under way."""
         self.tally = Tally()
-        self._doubtful = False
+        self.doubtful = False
+        """A failure was sent and not answered: `clear_doubts` before the next `take`."""
         self._trouble: EchoMQError | None = None
 
     def take(self, limit: int) -> tuple[Batch, list[Call[Any]]]:
@@ -105,10 +106,9 @@ class Settler:
 
     async def clear_doubts(self, conn: AsyncConnector) -> None:
         """Look whether failures that were sent, and not answered, have been counted."""
-        if self._doubtful:
-            for held in [held for held in self.waiting if held.doubt and isinstance(held.outcome, Retry | Bury)]:
-                self._looked(held, await conn.run(row(self._queue, held.job.id)))
-            self._doubtful = False
+        for held in [held for held in self.waiting if held.doubt and isinstance(held.outcome, Retry | Bury)]:
+            self._looked(held, await conn.run(row(self._queue, held.job.id)))
+        self.doubtful = False
 
     def _looked(self, held: Held, fields: dict[str, bytes]) -> None:
         held.doubt = False
@@ -185,7 +185,7 @@ class Settler:
             self._refused(held, error)
             return
         if not isinstance(error, ServerError) and getattr(error, "sent", False):
-            held.doubt = self._doubtful = True
+            held.doubt = self.doubtful = True
         self._trouble = error
         self.waiting.append(held)
 
