@@ -48,8 +48,8 @@ class Registration(Enum):
 class Firing(Enum):
     """What *fire* did.
 
-    LOST: another pump was first, or the name is gone. EARLY: not yet by the server's clock. DUPLICATE: the id was taken,
-    so mint another. UNREADABLE: the record is none of ours to read; the recurrence was dropped, its record kept.
+    LOST: another pump was first, or the name is gone. EARLY: not yet by the server's clock. DUPLICATE: the id was
+    taken, so mint another. UNREADABLE: the record is none of ours to read; the recurrence was dropped, its record kept.
     """
 
     FIRED = "fired"
