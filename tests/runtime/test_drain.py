@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from echomq.protocol.replies import Claimed
-from echomq.runtime import Later
+from echomq.runtime import Later, Retry
 from support.desk import Desk, until
 
 MINUTE = 60_000
@@ -57,7 +57,7 @@ async def test_what_outlives_the_grace_is_cancelled_and_handed_back(desk: Desk) 
     assert consumer.tally.released == 1
 
 
-@pytest.mark.parametrize("how", ["raises", "returns", "snoozes"])
+@pytest.mark.parametrize("how", ["raises", "fails", "returns", "snoozes"])
 async def test_how_a_handler_answers_its_cancellation(desk: Desk, how: str) -> None:
     (job_id,) = desk.enqueue()
 
@@ -67,13 +67,15 @@ async def test_how_a_handler_answers_its_cancellation(desk: Desk, how: str) -> N
         except asyncio.CancelledError:
             if how == "raises":
                 raise ValueError("while cleaning up") from None
+            if how == "fails":
+                return Retry("while cleaning up")
         return Later(MINUTE) if how == "snoozes" else None
 
     async with desk.consuming(handler) as consumer:
         await until(lambda: consumer.in_hand == 1)
         await consumer.stop(grace_ms=0)
     match how:
-        case "raises":
+        case "raises" | "fails":
             assert released(desk, job_id)
         case "returns":
             assert consumer.tally.completed == 1

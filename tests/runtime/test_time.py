@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 
+from echomq import jobs
+from echomq.identity.minter import minter
 from echomq.protocol.backoff import Fixed
 from echomq.protocol.replies import Claimed
 from echomq.runtime import Later
+from echomq.wire import aconnect
 from support.desk import Desk, until
 
 MINUTE = 60_000
@@ -54,6 +57,23 @@ async def test_what_was_due_before_it_started_runs_at_once_in_batches(desk: Desk
         desk.schedule(now - 1_000 + number, token=False)
     async with desk.consuming(beat_ms=MINUTE, concurrency=3, promote_batch=4) as consumer:
         await until(lambda: consumer.tally.completed == 25)
+
+
+async def test_timed_work_and_lapses_are_seen_to_in_the_middle_of_a_backlog(desk: Desk) -> None:
+    timed = desk.schedule(desk.raw.now_ms() + 50, token=False)
+    (lapsed,) = desk.enqueue(token=False)
+    desk.raw.execute("ZREM", desk.key("pending"), lapsed)
+    desk.raw.execute("HSET", desk.key(f"job:{lapsed}"), "state", "active", "attempts", "1")
+    desk.raw.execute("ZADD", desk.key("active"), desk.raw.now_ms() + 50, lapsed)
+    ids = minter.mint_many(6_000)
+    async with aconnect(desk.server.url) as conn:
+        for start in range(0, len(ids), 1_000):
+            await conn.run(jobs.enqueue_many(desk.queue, [(each, b"") for each in ids[start : start + 1_000]]))
+    async with desk.consuming(concurrency=100, beat_ms=20) as consumer:
+        await until(lambda: consumer.tally.completed == 6_002)
+    order = [job.id for job in desk.seen]
+    assert order.index(timed) < 5_900
+    assert order.index(lapsed) < 5_900
 
 
 async def test_a_recurrence_fires_on_its_grid_without_a_beat(desk: Desk) -> None:

@@ -101,6 +101,7 @@ class Consumer(Loop):
             batch=promote_batch,
         )
         self._offered = False
+        self._listening = True
         self._drain: Drain | None = None
         self._nudge = asyncio.Event()
         self._gear: _Gear | None = None
@@ -204,6 +205,9 @@ class Consumer(Loop):
         gear.runner.close()
         await gear.ear.close()
         await gear.conn.close()
+        for flight in self._turns.flying:
+            if flight.landed(self._nudge.set):
+                flight.answers()  # looked at, so that asyncio does not complain of it
 
     def _end_within(self, grace_s: float) -> None:
         gear = self._gear
@@ -273,36 +277,19 @@ class Consumer(Loop):
     # The loop
 
     async def _run(self) -> None:
-        gear, turns = self._gear, self._turns
+        gear = self._gear
         assert gear is not None
         streak = 0
-        listening = True
-        until = 0.0
         while True:
             try:
-                if self._drain is not None:
-                    if listening:
-                        listening = False
-                        if await self._whole(gear, gear.ear.close()):
-                            self._push_token(gear)
-                    until = self._drain.step(gear.loop.time(), flying=bool(turns.flying), degraded=streak > 0)
-                    if self._drain.phase is Phase.OVER:
-                        break
+                if self._drain is not None and await self._drained(gear, self._drain, degraded=streak > 0):
+                    break
                 if self._settler.doubtful:
                     await self._whole(gear, self._settler.clear_doubts(gear.conn))
                 if await self._land(gear):
                     streak = 0
-                elif self._drain is not None:
-                    if not self._settler.waiting or turns.flying:
-                        await self._sleep(gear, until)
-                    else:
-                        turns.depart(gear.conn, gear.loop.time(), draining=True, timeout_s=FAREWELL_S)
-                elif turns.ready(now := gear.loop.time()):
-                    turns.depart(gear.conn, now)
-                elif turns.flying:
-                    await self._sleep(gear, None)
                 else:
-                    await self._park(gear)
+                    await self._depart_or_wait(gear)
             except Exception as error:  # noqa: BLE001  (`say` logs what is unexpected whole; a loop must survive)
                 streak += 1
                 pause_ms = delay_ms(self._curve, streak)
@@ -310,6 +297,29 @@ class Consumer(Loop):
                 self.degraded.fire()
                 await self._rest(gear, pause_ms)
         await self._whole(gear, self._close(gear))
+
+    async def _drained(self, gear: _Gear, drain: Drain, *, degraded: bool) -> bool:
+        """Take the drain a step further; True when it is over."""
+        if self._listening:
+            self._listening = False
+            if await self._whole(gear, gear.ear.close()):
+                self._push_token(gear)
+        drain.step(gear.loop.time(), flying=bool(self._turns.flying), degraded=degraded)
+        return drain.phase is Phase.OVER
+
+    async def _depart_or_wait(self, gear: _Gear) -> None:
+        turns, drain, now = self._turns, self._drain, gear.loop.time()
+        if drain is not None:
+            if self._settler.waiting and not turns.flying:
+                turns.depart(gear.conn, now, draining=True, timeout_s=FAREWELL_S)
+            else:
+                await self._sleep(gear, drain.ends_at)
+        elif turns.ready(now):
+            turns.depart(gear.conn, now)
+        elif turns.flying:
+            await self._sleep(gear, None)
+        else:
+            await self._park(gear)
 
     async def _land(self, gear: _Gear) -> bool:
         """Take in the first flight, if it is back; raises what went wrong with it."""

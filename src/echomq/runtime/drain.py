@@ -58,8 +58,8 @@ class Drain:
             if self.phase is Phase.CANCELLED:
                 self._until = now
 
-    def step(self, now: float, *, flying: bool, degraded: bool) -> float:
-        """Do what is due at `now`; gives the instant of the next step.
+    def step(self, now: float, *, flying: bool, degraded: bool) -> None:
+        """Do what is due at `now`.
 
         `flying`: a claim or a settlement is under way; `degraded`: the last one failed.
         """
@@ -90,7 +90,6 @@ class Drain:
                 len(self._hand.held),
             )
             self.phase = Phase.OVER
-        return self._until
 
     def _running(self) -> list[Held]:
         threaded = self._runner.threaded

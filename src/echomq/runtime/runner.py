@@ -135,6 +135,8 @@ class Runner:
         else:
             if held.outcome is None:
                 held.outcome = value if isinstance(value, Outcome) else DONE
+                if self.draining and isinstance(value, Retry) and held.task is not None and held.task.cancelling():
+                    held.outcome = RELEASED
                 self._ended(held)
 
     def _ended_unstarted(self, held: Held, _: asyncio.Task[None]) -> None:

@@ -86,7 +86,10 @@ class Turns:
         """Whether there is a reason for a flight now."""
         waiting = len(self._settler.waiting)
         if self.flying:
-            return len(self.flying) == 1 and waiting >= self.worth[1] and self._share < self._concurrency
+            if len(self.flying) > 1 or waiting < self.worth[1] or self._share == self._concurrency:
+                return False
+            # A beat's work and a run-at's leave in a flight of their own: wait for the one under way.
+            return now < self.beat_at and not self.time.due(now)
         if waiting or self.unknown or now >= self.beat_at:
             return True
         if self.free() > 0:
