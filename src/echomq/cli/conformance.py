@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_
 import os
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -55,12 +56,13 @@ def conformance(
         raise InvalidInputError(f"--wire {wire}: 4 (scripts) or 6 (native commands) is allowed")
     scenarios = choose(only or [])
     results: list[Result] = []
-    with Bench(url or os.environ.get("ECHOMQ_URL"), wire=wire, fence=fence or FENCE) as bench:
+    with Bench(url or os.environ.get("ECHOMQ_URL") or None, wire=wire, fence=fence or FENCE) as bench:
         server = bench.server()
-        for result in run(bench, scenarios):
-            results.append(result)
-            if not json:
-                print(_line(result), flush=True)
+        with closing(run(bench, scenarios)) as running:
+            for result in running:
+                results.append(result)
+                if not json:
+                    print(_line(result), flush=True)
     counts = {status: sum(result.status is status for result in results) for status in Status}
     seconds = sum(result.seconds for result in results)
     if json:

@@ -7,7 +7,7 @@ from typing import Self, Unpack
 
 from echomq.identity.minter import Minter
 from echomq.protocol.call import Arg, Reply
-from echomq.protocol.errors import ConnectError, ServerError
+from echomq.protocol.errors import ConnectError, EchoMQError
 from echomq.protocol.replies import as_bytes, as_list
 from echomq.wire import FENCE, Connector, Source, connect
 from echomq.wire.options import OptionWords
@@ -20,22 +20,24 @@ WIRES = (4,)
 class Bench:
     """One server under test. `where` is a URL or a source; None is the embedded server."""
 
-    def __init__(self, where: str | Source | None = None, *, wire: int = 4, fence: str = FENCE) -> None:
+    def __init__(self, where: str | Source | None = None, *, wire: int = 4, **options: Unpack[OptionWords]) -> None:
         if wire not in WIRES:
             raise ConnectError(
                 f"wire {wire} was asked for, and this version's connectors speak wire {WIRES[0]} (scripts) alone; "
                 f"run the suite with --wire {WIRES[0]}"
             )
         self._where = where
-        self.fence = fence
+        self._options = options
+        self.fence = options.get("fence", FENCE)
         self.wire = wire
         self.minter = Minter()
         self.prefix = "conformance-" + self.minter.mint("RUN")
-        self.conn = connect(where, fence=fence, name=self.prefix)
+        self.conn = self.open(lease_node=True)
+        self._lost = False
 
     def open(self, **options: Unpack[OptionWords]) -> Connector:
         """Another connection to the same server; the caller closes it."""
-        words: OptionWords = {"fence": self.fence, "lease_node": False, **options}
+        words: OptionWords = {"name": self.prefix, "lease_node": False, **self._options, **options}
         return connect(self._where, **words)
 
     def execute_all(self, commands: list[tuple[Arg, ...]]) -> list[Reply]:
@@ -80,11 +82,13 @@ class Bench:
             self.conn.execute("UNLINK", *batch)
 
     def alive(self) -> bool:
-        """Whether the server still answers."""
-        try:
-            return bool(self.conn.execute("PING"))
-        except (ServerError, ConnectError):
-            return False
+        """Whether the server still answers; once it does not, nobody waits for it again."""
+        if not self._lost:
+            try:
+                self.conn.execute("PING")
+            except EchoMQError:
+                self._lost = True
+        return not self._lost
 
     def __enter__(self) -> Self:
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -33,7 +33,7 @@ class Result:
     seconds: float
 
 
-def run(bench: Bench, scenarios: Iterable[Scenario]) -> Iterator[Result]:
+def run(bench: Bench, scenarios: Iterable[Scenario]) -> Generator[Result, None, None]:
     """The results as they come. Whatever happens, the keys of this run are taken away in the end.
 
     Raises the `WireError` of a scenario after which the server does not answer any more.

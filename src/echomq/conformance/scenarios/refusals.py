@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from echomq.conformance.desk import Desk
 from echomq.conformance.scenario import BreachError, scenario
-from echomq.protocol import jobs, lanes
+from echomq.protocol import admin, jobs, lanes
 from echomq.protocol.call import Arg, Call
-from echomq.protocol.errors import InvalidInputError
+from echomq.protocol.errors import InvalidInputError, ServerError
 from echomq.protocol.scripts import registered
 
 _MODE = "ERR EMQ.{} mode must be in or at"
@@ -94,6 +94,7 @@ def _host_checks(desk: Desk) -> None:
         lambda: lanes.weight(desk.queue, group, 0),
         lambda: lanes.lane_id(""),
         lambda: lanes.enqueue(desk.queue, job_id, b"p", "acme"),
+        lambda: admin.add_log(desk.queue, job_id, cast("str", b"no text")),
     ]
     for i, build in enumerate(wrong):
         try:
@@ -111,6 +112,14 @@ def _server_full(desk: Desk) -> None:
     desk.expect("what would be refused", [name for name in _GO_ON if not allowed.get(name, True)], [])
     unflagged = [script.name for script in registered() if not script.source.startswith("#!lua")]
     desk.expect("scripts without flags", unflagged, [])
-    desk.run(jobs.complete(desk.queue, desk.in_hand().id, 1))
-    used = next(script.sha for script in registered() if script.name == "complete")
-    desk.expect("the server runs the text that was looked at", list(desk.raw("SCRIPT", "EXISTS", used)), [1])
+
+
+@scenario("unknown_class", "A refusal of a class that this client does not know reaches the caller whole.")
+def _unknown_class(desk: Desk) -> None:
+    text = "EMQNEW something that later versions refuse"
+    try:
+        desk.raw("EVAL", f"return redis.error_reply('{text}')", 1, desk.keys.pending)
+    except ServerError as error:
+        desk.expect("the class and text", (type(error), error.reply), (ServerError, text))
+    else:
+        raise BreachError("a refusal was taken for an answer")

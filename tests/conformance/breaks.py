@@ -1,0 +1,135 @@
+"""Rules of the contract, and how a script has to read to break each: words of its text, and what stands there then."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from hashlib import sha1
+
+import pytest
+
+from echomq.conformance import every
+from echomq.protocol.scripts import registered
+
+
+@dataclass(frozen=True)
+class Break:
+    """A rule, the scripts that keep it (all when none is named), words of theirs, and what stands there instead."""
+
+    rule: str
+    scripts: tuple[str, ...]
+    words: str
+    instead: str
+    fails: set[str]
+
+
+BREAKS = [
+    Break(
+        "complete asks for the token",
+        ("complete",),
+        r"elseif known\[1\] ~= tokens\[i\] then",
+        "elseif false then",
+        {"stale", "metrics"},
+    ),
+    Break("retry asks for the token", ("retry",), r"if row\[1\] ~= ARGV\[2\] then", "if false then", {"stale"}),
+    Break(
+        "a kept result makes a duplicate",
+        ("enqueue",),
+        r", row_of\(id\) \.\. ':result'\) > 0",
+        ") > 0",
+        {"receipt_after_completion"},
+    ),
+    Break(
+        "a delay gives the lane its slot back",
+        ("delay",),
+        r"if group then hand_freed\(group\) end",
+        "",
+        {"delay", "slot_freed"},
+    ),
+    Break(
+        "promote leads a grouped job to its lane",
+        ("promote",),
+        r"if row\[2\] then",
+        "if false then",
+        {"schedule_lane", "back_to_lane"},
+    ),
+    Break(
+        "promote drops a ghost",
+        ("promote",),
+        r"if redis\.call\('EXISTS', row\) == 0 then return nil end\n",
+        "",
+        {"promote_ghost"},
+    ),
+    Break(
+        "fire waits for the server's clock",
+        ("fire",),
+        r"if score > now then return \{ 'early', score \} end",
+        "",
+        {"fire_server_clock"},
+    ),
+    Break(
+        "fire compares the score that was read",
+        ("fire",),
+        r"if score ~= tonumber\(ARGV\[2\]\) then return \{ 'lost', score \} end",
+        "",
+        {"fire_once", "fire_lost"},
+    ),
+    Break(
+        "a claim of nothing deletes wake",
+        ("claim",),
+        r"redis\.call\('DEL', base \.\. 'wake'\)",
+        "",
+        {"wake_ceiling", "wake_swept"},
+    ),
+    Break(
+        "a release wakes somebody",
+        ("release",),
+        r"redis\.call\('LPUSH', base \.\. 'wake'",
+        "redis.call('EXISTS', base .. 'wake'",
+        {"release", "slot_freed", "wake_pushed"},
+    ),
+    Break(
+        "a child counts once",
+        (),
+        r"local function counted\(row, child\)",
+        "local function counted(row, child)\n  if true then return false end",
+        {"flow_fanin", "flow_readd", "outbox_by_value"},
+    ),
+    Break(
+        "a paused queue serves no claim",
+        ("claim",),
+        r"if meta\[1\] then return 0, 'paused' end",
+        "",
+        {"queue_pause", "claim_why"},
+    ),
+    Break("the ring turns", (), r"'LEFT', 'RIGHT'\)", "'LEFT', 'LEFT')", {"turn", "rotate", "weight"}),
+    Break(
+        "a completion frees its deduplication key",
+        ("complete",),
+        r"redis\.call\('DEL', base \.\. 'de:' \.\. known\[5\]\)",
+        "",
+        {"dedup_freed"},
+    ),
+    Break("a full server takes completions", ("complete",), r"#!lua flags=allow-oom", "#!lua", {"server_full"}),
+    Break(
+        "a lease runs from now",
+        ("claim",),
+        r"hands\[#hands \+ 1\] = deadline",
+        "hands[#hands + 1] = deadline + 60000",
+        {"claim"},
+    ),
+]
+
+
+def damage(monkeypatch: pytest.MonkeyPatch, broken: Break) -> None:
+    every()
+    hurt = 0
+    for script in registered():
+        if broken.scripts and script.name not in broken.scripts:
+            continue
+        text, count = re.subn(broken.words, lambda _: broken.instead, script.source)
+        if count:
+            hurt += 1
+            monkeypatch.setattr(script, "sha", sha1(text.encode(), usedforsecurity=False).hexdigest())
+            monkeypatch.setattr(script, "source", text)
+    assert hurt >= max(1, len(broken.scripts)), "the script was reworded: break its new words"

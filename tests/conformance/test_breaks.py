@@ -1,0 +1,82 @@
+"""The suite can fail: with one rule of the contract broken, exactly the scenarios about that rule say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from conformance.breaks import BREAKS, Break, damage
+from echomq.conformance import Status, every, run
+from echomq.conformance.bench import Bench
+from echomq.protocol import flows
+from echomq.protocol.call import Call
+from echomq.protocol.keys import keys
+from echomq.protocol.replies import as_bytes
+from support.registry import all_keys
+from support.servers import Server
+
+
+@dataclass(frozen=True)
+class Client:
+    """A step of a client done wrongly."""
+
+    rule: str
+    module: object
+    name: str
+    instead: Callable[..., object]
+    fails: set[str]
+
+
+def _settle_by_position(queue: str, entry: bytes) -> Call[int]:
+    def decode(reply: object) -> int:
+        return int(as_bytes(reply) == entry) if isinstance(reply, bytes) else 0
+
+    return Call("flow settle", (keys(queue).outbox,), (), decode, command="LPOP", subject=queue)
+
+
+def _deliver_cut(entry: bytes) -> Call[int]:
+    fields = entry.split(b"\0")
+    return _deliver(b"\0".join(fields[:4] if fields[0] else fields[:7]))
+
+
+_deliver = flows.deliver
+
+CLIENTS = [
+    Client("a pump removes by value", flows, "settle", _settle_by_position, {"outbox_by_value"}),
+    Client(
+        "the last field of a signal may hold any byte",
+        flows,
+        "deliver",
+        _deliver_cut,
+        {"flow_cross_queue", "flow_cross_death"},
+    ),
+]
+
+
+def results_of(server: Server) -> set[str]:
+    with Bench(server.url) as bench:
+        names = {result.name for result in run(bench, every()) if result.status is Status.FAIL}
+    with server.client() as client:
+        assert {key for key in all_keys(client) if key.startswith("emq:")} == set()
+    return names
+
+
+@pytest.mark.parametrize("broken", BREAKS, ids=lambda broken: broken.rule.replace(" ", "-"))
+def test_a_broken_rule_fails_its_scenarios(server: Server, monkeypatch: pytest.MonkeyPatch, broken: Break) -> None:
+    damage(monkeypatch, broken)
+    assert results_of(server) == broken.fails
+
+
+@pytest.mark.parametrize("broken", CLIENTS, ids=lambda broken: broken.rule.replace(" ", "-"))
+def test_a_broken_client_fails_its_scenarios(server: Server, monkeypatch: pytest.MonkeyPatch, broken: Client) -> None:
+    every()
+    monkeypatch.setattr(broken.module, broken.name, broken.instead)
+    assert results_of(server) == broken.fails
+
+
+def test_a_broken_count_of_attempts_is_seen_nearly_everywhere(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = r"\(tonumber\(row\[2\] or nil\) or 0\) \+ 1\)"
+    damage(monkeypatch, Break("", ("claim",), words, "(tonumber(row[2] or nil) or 0) + 2)", set()))
+    assert {"claim", "backoff", "retry", "token_never_falls"} <= results_of(server)
