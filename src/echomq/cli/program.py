@@ -15,7 +15,11 @@ import typer
 
 import echomq
 
-COMMANDS: Final = ("worker", "server", "demo", "conformance")
+COMMANDS: Final = (
+    *("worker", "server", "demo", "conformance"),
+    *("ops_queues", "ops_jobs", "ops_job", "ops_dead", "ops_lanes"),
+    *("ops_repeats", "ops_workers", "ops_health", "ops_audit", "ops_control"),
+)
 """Each is a module of `echomq.cli` with `register(app)`, and imports what it needs when it runs."""
 
 

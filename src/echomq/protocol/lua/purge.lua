@@ -1,0 +1,14 @@
+#!lua flags=allow-oom
+-- purge: deletes jobs that lie in the morgue; one that has another life by now is left alone (protocol §7, ours).
+-- KEYS[1] -> dead
+-- ARGV -> id ...
+-- returns how many were purged
+-- @include forget
+local purged = 0
+for _, id in ipairs(ARGV) do
+  if redis.call('ZREM', KEYS[1], id) == 1 then
+    forget(id)
+    purged = purged + 1
+  end
+end
+return purged
