@@ -221,8 +221,9 @@ def remove_job(queue: str, job_id: str, *, dedup: str = "") -> Call[bool]:
     `dedup` is the deduplication key to free when it names this job (its own, kept in the row, is freed anyway).
     """
     k = keys(queue)
-    names = (k.job(check_job(job_id)), k.pending, k.active, k.schedule, k.dead, f"{k.base}de:{dedup}")
-    args = (job_id, dedup and name_of("deduplication key", dedup))
+    key = "" if dedup == "" else name_of("deduplication key", dedup)
+    names = (k.job(check_job(job_id)), k.pending, k.active, k.schedule, k.dead, f"{k.base}de:{key}")
+    args = (job_id, key)
     return Call("remove job", names, args, _there, _REMOVE, subject=job_id)
 
 
