@@ -200,6 +200,13 @@ def test_many_due_jobs_go_each_to_its_own_place(scene: Scene) -> None:
     assert scene.tokens() == 3
 
 
+def test_a_lane_that_another_client_left_on_the_ring_is_there_once_when_work_comes(scene: Scene) -> None:
+    (job_id,) = in_hand(scene, A)
+    scene.execute("RPUSH", scene.keys.ring, A)
+    scene.run(jobs.release(scene.queue, job_id, 1))
+    assert ring(scene) == [A]
+
+
 def test_books_that_another_client_has_lost_do_not_go_below_zero(scene: Scene) -> None:
     (job_id,) = in_hand(scene, A)
     scene.execute("DEL", scene.keys.gactive)

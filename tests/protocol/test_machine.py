@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from echomq.identity.minter import Minter
 from echomq.protocol import jobs, lanes, metrics, repeat
@@ -44,8 +44,14 @@ STEPS = 100 if THOROUGH else 50
 picks = st.integers(0, 11)
 groups = st.sampled_from(GROUPS)
 names = st.sampled_from(NAMES)
-# A holder: one of all that ever claimed, or anybody with a token near the right one.
-holders = st.tuples(st.booleans(), picks, st.sampled_from([0, 0, 0, 0, -1, 1]))
+# A holder: of a job in hand mostly, else one of all that ever claimed, or anybody; with a token that is right or near.
+holders = st.tuples(
+    st.sampled_from(["in hand", "in hand", "in hand", "claimed once", "anybody"]),
+    picks,
+    st.sampled_from([0, 0, 0, 0, 0, -1, 1]),
+)
+Holder = tuple[str, int, int]
+some = st.lists(picks, min_size=1, max_size=4)
 delays = st.sampled_from([0, 0, HOUR, 2 * HOUR, 3 * HOUR])
 instants = st.sampled_from([0, 5, 10**13, 10**13 + 5, LAST])
 small = st.integers(1, 4)
@@ -122,16 +128,26 @@ class Machine(RuleBasedStateMachine):
         self.model.tokens = self.runner.execute("LLEN", self.keys.wake)
         self.compare(what, self.model.claimable())
 
-    def holder(self, who: tuple[bool, int, int]) -> tuple[str, int]:
+    def holder(self, who: Holder) -> tuple[str, int]:
         """A job and a token for it, right or wrong."""
-        by_claim, index, offset = who
-        if by_claim and self.held:
+        how, index, offset = who
+        if how == "claimed once" and self.held:
             return self.held[-1 - index % len(self.held)]
-        job_id = self.ids[index]
+        in_hand = sorted(self.model.active)
+        job_id = in_hand[index % len(in_hand)] if how == "in hand" and in_hand else self.ids[index]
         row = self.model.rows.get(job_id)
         return job_id, max((row.attempts if row else 1) + offset, 1)
 
     # -- admission --------------------------------------------------------------------------------------------------
+
+    @initialize(flat=some, grouped=some, group=groups, n=st.integers(0, 6))
+    def work_waits(self, flat: list[int], grouped: list[int], group: str, n: int) -> None:
+        """Some jobs wait and some are in hand before the first step."""
+        self.enqueue_many(flat, b"p")
+        for pick in grouped:
+            self.enqueue_lane(pick, group)
+        if n:
+            self.claim_many(n)
 
     @rule(pick=picks, payload=payloads)
     def enqueue(self, pick: int, payload: bytes) -> None:
@@ -220,12 +236,12 @@ class Machine(RuleBasedStateMachine):
     # -- settling -----------------------------------------------------------------------------------------------------
 
     @rule(who=holders)
-    def complete(self, who: tuple[bool, int, int]) -> None:
+    def complete(self, who: Holder) -> None:
         job_id, token = self.holder(who)
         self.step(jobs.complete(self.queue, job_id, token), lambda: self.model.complete(job_id, token))
 
     @rule(who=st.lists(holders, min_size=1, max_size=5))
-    def complete_many(self, who: list[tuple[bool, int, int]]) -> None:
+    def complete_many(self, who: list[Holder]) -> None:
         batch = [self.holder(each) for each in who]
         self.step(
             jobs.complete_many(self.queue, batch),
@@ -234,7 +250,7 @@ class Machine(RuleBasedStateMachine):
         )
 
     @rule(who=holders, delay_ms=delays, lives=st.sampled_from([-1, 0, 1, 1, 1]))
-    def retry(self, who: tuple[bool, int, int], delay_ms: int, lives: int) -> None:
+    def retry(self, who: Holder, delay_ms: int, lives: int) -> None:
         job_id, token = self.holder(who)
         most = token + lives
         self.step(
@@ -243,7 +259,7 @@ class Machine(RuleBasedStateMachine):
         )
 
     @rule(who=holders, delay_ms=delays)
-    def delay(self, who: tuple[bool, int, int], delay_ms: int) -> None:
+    def delay(self, who: Holder, delay_ms: int) -> None:
         job_id, token = self.holder(who)
         self.step(
             jobs.delay(self.queue, job_id, token, delay_ms=delay_ms),
@@ -251,7 +267,7 @@ class Machine(RuleBasedStateMachine):
         )
 
     @rule(who=holders, at_ms=instants)
-    def delay_until(self, who: tuple[bool, int, int], at_ms: int) -> None:
+    def delay_until(self, who: Holder, at_ms: int) -> None:
         job_id, token = self.holder(who)
         self.step(
             jobs.delay(self.queue, job_id, token, at_ms=at_ms),
@@ -259,12 +275,12 @@ class Machine(RuleBasedStateMachine):
         )
 
     @rule(who=holders)
-    def release(self, who: tuple[bool, int, int]) -> None:
+    def release(self, who: Holder) -> None:
         job_id, token = self.holder(who)
         self.step(jobs.release(self.queue, job_id, token), lambda: self.model.release(job_id, token))
 
     @rule(who=holders, lease_ms=st.sampled_from([HOUR, 2 * HOUR]))
-    def extend(self, who: tuple[bool, int, int], lease_ms: int) -> None:
+    def extend(self, who: Holder, lease_ms: int) -> None:
         job_id, token = self.holder(who)
         self.step(
             jobs.extend(self.queue, job_id, token, lease_ms=lease_ms),
@@ -272,31 +288,33 @@ class Machine(RuleBasedStateMachine):
         )
 
     @rule(who=st.lists(holders, min_size=1, max_size=5))
-    def extend_many(self, who: list[tuple[bool, int, int]]) -> None:
+    def extend_many(self, who: list[Holder]) -> None:
         batch = [self.holder(each) for each in who]
         self.step(jobs.extend_many(self.queue, batch, lease_ms=HOUR), lambda: self.model.extend_many(batch, HOUR))
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def an_instant_ago(self) -> int:
+        """Later than every instant it gave before, and long past."""
         self.past += 1
         return self.past
 
-    @rule(pick=picks)
-    def lapse(self, pick: int) -> None:
-        """A lease has ended."""
-        if self.model.active:
-            job_id = sorted(self.model.active)[pick % len(self.model.active)]
-            self.model.active[job_id] = Span.at(self.an_instant_ago())
-            self.by_hand("lapse", "ZADD", self.keys.active, "XX", self.past, job_id)
+    def come(self, members: dict[str, Span], key: str, chosen: list[int]) -> None:
+        for pick in chosen:
+            if members:
+                job_id = sorted(members)[pick % len(members)]
+                members[job_id] = Span.at(self.an_instant_ago())
+                self.by_hand(key, "ZADD", key, "XX", self.past, job_id)
 
-    @rule(pick=picks)
-    def fall_due(self, pick: int) -> None:
-        """A run-at has come."""
-        if self.model.schedule:
-            job_id = sorted(self.model.schedule)[pick % len(self.model.schedule)]
-            self.model.schedule[job_id] = Span.at(self.an_instant_ago())
-            self.by_hand("fall due", "ZADD", self.keys.schedule, "XX", self.past, job_id)
+    @rule(chosen=some)
+    def lapse(self, chosen: list[int]) -> None:
+        """Leases have ended."""
+        self.come(self.model.active, self.keys.active, chosen)
+
+    @rule(chosen=some)
+    def fall_due(self, chosen: list[int]) -> None:
+        """Run-ats have come."""
+        self.come(self.model.schedule, self.keys.schedule, chosen)
 
     @rule(pick=picks)
     def lose_payload(self, pick: int) -> None:
@@ -333,7 +351,7 @@ class Machine(RuleBasedStateMachine):
     def resume_lane(self, group: str) -> None:
         self.step(lanes.resume(self.queue, group), lambda: self.model.resume_lane(group))
 
-    @rule(group=groups, most=st.none() | small)
+    @rule(group=groups, most=st.sampled_from([None, None, None, 1, 2, 3]))
     def limit_lane(self, group: str, most: int | None) -> None:
         self.step(lanes.limit(self.queue, group, most), lambda: self.model.limit_lane(group, most))
 
@@ -357,13 +375,13 @@ class Machine(RuleBasedStateMachine):
     def reap_lane(self, group: str, scan: int) -> None:
         self.step(lanes.reap(self.queue, group, scan=scan), lambda: self.model.reap(scan, group))
 
-    @rule(paused=st.booleans())
+    @rule(paused=st.sampled_from([False, False, True]))
     def pause_queue(self, paused: bool) -> None:
         self.model.paused = paused
         words = ("HSET", self.keys.meta, "paused", 1) if paused else ("HDEL", self.keys.meta, "paused")
         self.by_hand("pause", *words)
 
-    @rule(ceiling=st.integers(0, 4))
+    @rule(ceiling=st.sampled_from([0, 0, 0, 1, 2, 4]))
     def set_ceiling(self, ceiling: int) -> None:
         self.model.ceiling = ceiling
         self.by_hand("ceiling", "HSET", self.keys.meta, "concurrency", ceiling)

@@ -44,9 +44,11 @@ class LaneModel(RepeatModel):
             return -2
         if row.group == group:
             return 0
+        waiting = self.waiting()
         self.leave(job_id)
         row.group = group
         self.to_place(job_id)
+        self.opened = max(self.waiting() - waiting, 0)  # a move between two lanes that are served opens nothing
         return 1
 
     def drain_lane(self, group: str, budget: int) -> int:
