@@ -202,8 +202,9 @@ def test_many_due_jobs_go_each_to_its_own_place(scene: Scene) -> None:
 
 def test_a_lane_that_another_client_left_on_the_ring_is_there_once_when_work_comes(scene: Scene) -> None:
     (job_id,) = in_hand(scene, A)
+    scene.run(jobs.delay(scene.queue, job_id, 1, at_ms=1))
     scene.execute("RPUSH", scene.keys.ring, A)
-    scene.run(jobs.release(scene.queue, job_id, 1))
+    assert scene.run(jobs.promote(scene.queue)) == 1
     assert ring(scene) == [A]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from echomq.protocol.repeat import Fired, Firing, Registration
-from support.model import LAST, Model, Span
+from support.model import LAST, Span
+from support.model_jobs import JobModel
 
 
 @dataclass(slots=True)
@@ -18,7 +19,7 @@ class Recurrence:
 
 
 @dataclass(slots=True)
-class RepeatModel(Model):
+class RepeatModel(JobModel):
     """A queue with recurrences."""
 
     repeats: dict[str, Recurrence] = field(default_factory=dict)
@@ -26,12 +27,12 @@ class RepeatModel(Model):
 
     def begin(self, now: Span) -> None:
         """A step begins."""
-        Model.begin(self, now)
+        JobModel.begin(self, now)
         self.first_name = None
 
     def owed(self, before: int) -> Span:
         """One more token for a recurrence that is now the earliest."""
-        owed = Model.owed(self, before)
+        owed = JobModel.owed(self, before)
         if self.first_name is not None:
             first = min(self.repeats, key=lambda name: (self.repeats[name].at.low, name))
             owed += first == self.first_name
