@@ -150,6 +150,30 @@ async def test_one_of_many_parked_consumers_keeps_the_time(desk: Desk) -> None:
     assert spent < timers * parked, f"{spent} script calls for {timers} timers"
 
 
+async def test_a_keeper_whose_slots_are_full_hands_the_time_on(desk: Desk) -> None:
+    go = asyncio.Event()
+    busy: list[str] = []
+
+    async def hold(job: Claimed) -> None:
+        busy.append(job.id)
+        await go.wait()
+
+    async with desk.consuming(hold, beat_ms=MINUTE) as keeper:
+        await keeper.parked.reach(1)
+        timed = desk.schedule(desk.raw.now_ms() + 1_500)
+        await until(lambda: keeper.next_run_ms is not None)
+        async with desk.consuming(beat_ms=MINUTE) as other:
+            await until(lambda: other.next_run_ms is not None)
+            other._turns.time.keeps = False
+            # Without a token, so that only the hand-over can wake the other one.
+            desk.enqueue(token=False)
+            await keeper.beat()
+            await until(lambda: busy and other._turns.time.keeps)
+            await until(lambda: desk.seen)
+            go.set()
+    assert [job.id for job in desk.seen] == [timed]
+
+
 async def test_a_keeper_that_dies_costs_one_beat_once(desk: Desk) -> None:
     async with desk.consuming(beat_ms=300) as other:
         async with desk.consuming(beat_ms=MINUTE) as keeper:
