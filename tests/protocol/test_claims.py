@@ -324,3 +324,16 @@ def test_a_grouped_job_that_another_client_left_in_the_flat_set_counts_for_its_l
     assert scene.execute("HGETALL", scene.keys.gactive) == {LANES[0].encode(): b"1"}
     assert scene.run(jobs.retry(scene.queue, stray, 1, delay_ms=0, max_attempts=9, error="e")) is Retried.SCHEDULED
     assert claimed_ids(scene, 2) == [behind]
+
+
+def test_a_burial_that_releases_a_parent_leaves_the_token_it_pushed(scene: Scene) -> None:
+    parent, child = scene.minter.mint_many(2)
+    scene.execute("HSET", scene.keys.job(parent), "state", "awaiting_children", "attempts", 0, "payload", "p")
+    scene.execute("SET", scene.keys.job(parent) + ":dependencies", 1)
+    scene.into_lane(LANES[0], child)
+    scene.execute("HSET", scene.keys.job(child), "parent", parent, "parent_policy", "id")
+    scene.execute("HDEL", scene.keys.job(child), "payload")
+    assert claimed_ids(scene, 1) == []
+    assert scene.places(parent) == ["pending"]
+    assert scene.tokens() == 1
+    assert claimed_ids(scene, 1) == [parent]

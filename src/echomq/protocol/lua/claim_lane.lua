@@ -22,4 +22,4 @@ if room > 0 then
   if not from_lanes(share) then why = 'empty' end
   spend(taken)
 end
-return claimed(why, why == 'empty' and redis.call('ZCARD', base .. 'pending') > 0)
+return claimed(why)

@@ -1,11 +1,14 @@
--- claimed(why, elsewhere): the reply of a claim (protocol §12.2): {now ms, why, next ms or -1, then id, payload, attempts,
+-- claimed(why): the reply of a claim (protocol §12.2): {now ms, why, next ms or -1, then id, payload, attempts,
 -- failures, stalled, group or '' a job}. `next` is the earliest of schedule, recurrences and a rate window's end.
--- A claim that found nothing deletes `wake`, unless `elsewhere`: more may wait where it did not look.
+-- A claim that found nothing deletes `wake`, unless flat work waits after all: a lane claim does not look there, and
+-- a burial can release a parent.
 -- @include hand
 -- @include gate
-local function claimed(why, elsewhere)
+local function claimed(why)
   lease_hands()
-  if taken == 0 and not elsewhere then redis.call('DEL', base .. 'wake') end
+  if taken == 0 and (why ~= 'empty' or redis.call('EXISTS', base .. 'pending') == 0) then
+    redis.call('DEL', base .. 'wake')
+  end
   local nearest = why == 'rate' and window_end() or -1
   for _, key in ipairs({ 'schedule', 'repeat', 'cron' }) do
     local head = redis.call('ZRANGE', base .. key, 0, 0, 'WITHSCORES')[2]

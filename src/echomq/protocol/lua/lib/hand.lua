@@ -1,5 +1,5 @@
 -- Taking jobs in hand (protocol §5, §6): a ghost is dropped, a row without a payload and a cancelled job are buried;
--- neither counts as a claim. Collects the reply in `jobs` (7 entries a job) and the leases in `hands`.
+-- neither counts as a claim. Collects the reply in `jobs` (6 entries a job) and the leases in `hands`.
 -- @include now
 -- @include place
 -- @include bury
