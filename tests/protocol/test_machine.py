@@ -1,8 +1,8 @@
 """Random sequences of every verb against a real server and a model in plain Python (tests/support/model.py).
 
 After every step: the reply is the one foreseen, every row and place is the model's, the wake tokens are as many as
-are owed, the invariants of protocol §12.1 hold, and no key outside the queue was touched. In CI 200 sequences of up to 50 steps, the same each time. For
-a long run, with new sequences every time:
+are owed, the invariants of protocol §12.1 hold, and no key outside the queue was touched. In CI 200 sequences of up
+to 50 steps, the same each time. For a long run, with new sequences every time:
 
     ECHOMQ_THOROUGH=3000 python -m pytest -s tests/protocol/test_machine.py
 """
@@ -443,10 +443,10 @@ class Machine(RuleBasedStateMachine):
 @pytest.mark.deadline(600 if not THOROUGH else 86_400)
 def test_every_verb_does_what_the_model_says(server: Server) -> None:
     Machine.steps, Machine.verbs = 0, {}
-    with server.client() as client:
+    with server.client() as root, server.client() as client:
         # Whatever a verb touches, it is a key of its own queue: the server sees to that.
         rights = ("+@all", "resetkeys", "%RW~emq:{machine}:*", "resetchannels", "&emq:{machine}:*")
-        client.execute("ACL", "SETUSER", "machine", "reset", "on", ">secret", *rights)
+        root.execute("ACL", "SETUSER", "machine", "reset", "on", ">secret", *rights)
         client.execute("AUTH", "machine", "secret")
         Machine.runner = Runner(client)
         run_state_machine_as_test(
@@ -458,6 +458,7 @@ def test_every_verb_does_what_the_model_says(server: Server) -> None:
                 suppress_health_check=list(HealthCheck),
             ),
         )
+        root.execute("ACL", "DELUSER", "machine")
     print(f"{Machine.steps} steps: {dict(sorted(Machine.verbs.items()))}")
     assert Machine.steps >= 2_000
     named = {verb for family in (jobs, repeat) for verb in family.__all__ if verb[0].islower()}
