@@ -25,10 +25,11 @@ if age then
   local from = ARGV[1] == '' and '-' or '(' .. ARGV[1]
   local ids = redis.call('ZRANGE', KEYS[1], from, '+', 'BYLEX', 'LIMIT', 0, budget)
   for _, id in ipairs(ids) do
-    local died = tonumber(redis.call('HGET', row_of(id), 'died_ms') or nil)
-    if not died then
+    local row = fields(id, 'died_ms')
+    local died = row and tonumber(row[1] or nil)
+    if row and not died then
       redis.call('HSET', row_of(id), 'died_ms', string.format('%.0f', now))
-    elseif died <= now - age then
+    elseif not row or died <= now - age then
       purge(id)
     end
   end

@@ -1,0 +1,195 @@
+"""Cancelling (protocol §3, §7, ours): a job that waits is buried, one in hand keeps the wish until it is minded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from echomq.protocol import admin, admission, flows, jobs, lanes, metrics, workers
+from echomq.protocol.admin import Cancellation
+from echomq.protocol.errors import InvalidInputError
+from echomq.protocol.flows import Node
+from echomq.protocol.replies import Admission, Completion, State
+from support.runner import Scene
+from support.servers import Server
+
+HOUR = 3_600_000
+A = lanes.lane_id("a")
+
+
+def enqueue(scene: Scene, group: str | None = None) -> str:
+    job_id = scene.mint()
+    scene.run(admission.admit(scene.queue, job_id, b"p", group=group))
+    return job_id
+
+
+def in_hand(scene: Scene, group: str | None = None) -> str:
+    job_id = enqueue(scene, group)
+    job = scene.run(jobs.claim(scene.queue))
+    assert job is not None
+    assert job.id == job_id
+    return job_id
+
+
+def later(scene: Scene) -> str:
+    job_id = scene.mint()
+    scene.run(jobs.enqueue_in(scene.queue, job_id, b"p", delay_ms=HOUR))
+    return job_id
+
+
+def held(scene: Scene) -> str:
+    root = Node(scene.queue, scene.mint(), b"p", (Node(scene.queue, scene.mint(), b"c"),))
+    scene.finish(flows.add(root))
+    return root.id
+
+
+def stray(scene: Scene) -> str:
+    job_id = enqueue(scene)
+    scene.execute("ZREM", scene.keys.pending, job_id)
+    return job_id
+
+
+NOT_IN_HAND: dict[str, Callable[[Scene], str]] = {
+    "pending": enqueue,
+    "lane": lambda scene: enqueue(scene, A),
+    "schedule": later,
+    "held": held,
+    "nowhere": stray,
+}
+
+
+@pytest.mark.parametrize("place", NOT_IN_HAND)
+def test_a_job_that_is_not_in_hand_goes_to_the_morgue(server: Server, scene: Scene, place: str) -> None:
+    job_id = NOT_IN_HAND[place](scene)
+    with server.client() as listener:
+        listener.execute("SUBSCRIBE", scene.keys.events)
+        assert scene.run(admin.cancel_job(scene.queue, job_id, reason="not needed")) is Cancellation.DEAD
+        event = json.loads(listener.receive()[2])
+    reason = "cancelled: not needed"
+    assert event == {"event": "cancelled", "job": job_id, "error": reason, "state": "dead"}
+    assert (scene.places(job_id), scene.row(job_id)[b"last_error"]) == (["dead"], reason.encode())
+    assert scene.run(metrics.counts(scene.queue)).failed == 1
+    assert b"cancel" not in scene.row(job_id)
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        ("cancelled", "cancelled"),
+        ("cancelled: by me", "cancelled: by me"),
+        ("", "cancelled: "),
+        ("ü\0", "cancelled: ü\0"),
+    ],
+)
+def test_a_reason_says_that_it_is_a_cancellation(scene: Scene, reason: str, text: str) -> None:
+    job_id = enqueue(scene)
+    scene.run(admin.cancel_job(scene.queue, job_id, reason=reason))
+    assert scene.row(job_id)[b"last_error"] == text.encode()
+
+
+def test_a_dead_job_stays_as_it_died(scene: Scene) -> None:
+    job_id = in_hand(scene)
+    scene.run(jobs.retry(scene.queue, job_id, 1, delay_ms=0, max_attempts=1, error="boom"))
+    before = scene.dump()
+    assert scene.run(admin.cancel_job(scene.queue, job_id)) is Cancellation.DEAD
+    assert scene.dump() == before
+
+
+def test_a_job_that_is_gone_cannot_be_cancelled(scene: Scene) -> None:
+    assert scene.run(admin.cancel_job(scene.queue, scene.mint())) is Cancellation.GONE
+    assert scene.dump() == {}
+
+
+@pytest.mark.parametrize("group", [None, A])
+def test_a_job_in_hand_keeps_the_wish_and_its_holder_is_told(server: Server, scene: Scene, group: str | None) -> None:
+    job_id, other = in_hand(scene, group), in_hand(scene)
+    before = scene.score("active", job_id)
+    with server.client() as listener:
+        listener.execute("SUBSCRIBE", scene.keys.events)
+        assert scene.run(admin.cancel_job(scene.queue, job_id, reason="stop")) is Cancellation.REQUESTED
+        event = json.loads(listener.receive()[2])
+    assert event == {"event": "cancelled", "job": job_id, "error": "cancelled: stop", "state": "active"}
+    assert (scene.score("active", job_id), scene.row(job_id)[b"state"]) == (before, b"active")
+    kept = scene.run(workers.keep(scene.queue, [(job_id, 1), (other, 1)]))
+    assert kept == workers.Kept((), {job_id: "cancelled: stop"})
+
+
+def test_a_holder_may_complete_all_the_same(scene: Scene) -> None:
+    job_id = in_hand(scene)
+    scene.run(admin.cancel_job(scene.queue, job_id))
+    assert scene.run(jobs.complete(scene.queue, job_id, 1)) is Completion.RETIRED
+
+
+BACK: dict[str, Callable[[Scene, str], Any]] = {
+    "release": lambda scene, job_id: scene.run(jobs.release(scene.queue, job_id, 1)),
+    "reap": lambda scene, job_id: (scene.lapse(job_id), scene.run(jobs.reap(scene.queue))),
+    "sweep": lambda scene, job_id: (scene.lapse(job_id), scene.run(jobs.sweep(scene.queue, max_stalled=5))),
+    "retry": lambda scene, job_id: (
+        scene.run(jobs.retry(scene.queue, job_id, 1, delay_ms=0, max_attempts=9, error="e")),
+        scene.fall_due(job_id),
+        scene.run(jobs.promote(scene.queue)),
+    ),
+    "delay": lambda scene, job_id: (
+        scene.run(jobs.delay(scene.queue, job_id, 1, at_ms=1)),
+        scene.run(jobs.promote(scene.queue)),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", BACK)
+@pytest.mark.parametrize("group", [None, A])
+def test_the_wish_outlives_the_hold_and_the_next_claim_buries(scene: Scene, way: str, group: str | None) -> None:
+    job_id = in_hand(scene, group)
+    scene.run(admin.cancel_job(scene.queue, job_id, reason="stop"))
+    BACK[way](scene, job_id)
+    behind = enqueue(scene, group)
+    claims = scene.run(jobs.claim_many(scene.queue, 9))
+    assert [job.id for job in claims.jobs] == [behind]
+    assert (scene.places(job_id), scene.row(job_id)[b"last_error"]) == (["dead"], b"cancelled: stop")
+    assert scene.row(job_id)[b"attempts"] == b"1"
+
+
+def test_a_cancelled_job_spends_no_place_of_its_lane(scene: Scene) -> None:
+    scene.run(lanes.limit(scene.queue, A, 1))
+    job_id = in_hand(scene, A)
+    scene.run(admin.cancel_job(scene.queue, job_id))
+    scene.run(jobs.release(scene.queue, job_id, 1))
+    behind = enqueue(scene, A)
+    job = scene.run(lanes.claim(scene.queue))
+    assert job is not None
+    assert job.id == behind
+    assert scene.snapshot().gactive == {A: b"1"}
+
+
+def test_another_life_begins_without_the_wish(scene: Scene) -> None:
+    job_id = in_hand(scene)
+    scene.run(admin.cancel_job(scene.queue, job_id))
+    scene.run(jobs.retry(scene.queue, job_id, 1, delay_ms=0, max_attempts=1, error="cancelled"))
+    assert scene.run(admin.reprocess_job(scene.queue, job_id)) is True
+    job = scene.run(jobs.claim(scene.queue))
+    assert job is not None
+    assert job.id == job_id
+
+
+def test_a_cancelled_job_makes_way_for_another_of_its_key(scene: Scene) -> None:
+    dedup = admission.Dedup("k")
+    first = scene.run(admission.admit(scene.queue, scene.mint(), b"p", dedup=dedup))
+    scene.run(admin.cancel_job(scene.queue, first.id))
+    assert scene.run(admission.admit(scene.queue, scene.mint(), b"p", dedup=dedup)).verdict is Admission.ADMITTED
+
+
+def test_the_last_wish_is_the_one_that_is_told(scene: Scene) -> None:
+    job_id = in_hand(scene)
+    for reason in ("first", "second"):
+        scene.run(admin.cancel_job(scene.queue, job_id, reason=reason))
+    assert scene.run(workers.keep(scene.queue, [(job_id, 1)])).cancelled == {job_id: "cancelled: second"}
+    assert scene.run(metrics.state(scene.queue, job_id)) is State.ACTIVE
+
+
+@pytest.mark.parametrize("reason", [None, 5, b"x"])
+def test_a_reason_that_is_no_text(reason: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        admin.cancel_job("q", "JOB0NgWEfAEJfs", reason=reason)
