@@ -93,7 +93,7 @@ def _audit(k: Keys, *, mend: bool) -> Plan[tuple[Breach, ...]]:
     for key in (k.pending, k.active, k.schedule, k.dead):
         lanes_of |= dict.fromkeys((yield from _members(key.encode(), k.queue)), ())
     groups: list[bytes] = []
-    for lane in (yield from _matching(k, "g:*:pending")):
+    for lane in sorted((yield from _matching(k, "g:*:pending"))):
         group = lane[len(k.base.encode()) + len("g:") : -len(":pending")]
         groups.append(group)
         for member in (yield from _members(lane, k.queue)):
