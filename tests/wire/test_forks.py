@@ -86,7 +86,7 @@ def test_a_fork_beside_an_awaited_connector_on_uvloop(server: Server, queue: str
 
 
 HELD = """
-import asyncio, os, sys
+import asyncio, os, sys, time
 from echomq.wire import AsyncConnector, Options, connect
 from support.scripted import count
 
@@ -103,9 +103,11 @@ if os.fork() == 0:
     os._exit(0)
 done(conn.close())
 with connect(url, lease_node=False) as eye:
-    for _ in range(200):
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
         if b"name=echomq:parent" not in eye.execute("CLIENT", "LIST"):
             sys.exit(0)
+        time.sleep(0.01)
 sys.exit("the child holds the parent's connection open")
 """
 

@@ -25,7 +25,6 @@ from echomq.protocol.replies import (
     Rescheduling,
     Retried,
     Sweep,
-    as_bytes,
     as_int,
     as_list,
     as_text,
@@ -163,22 +162,17 @@ def claims_of(reply: Reply) -> Claims:
         raise unexpected(reply, "a claim")
     why = as_text(items[1])
     nearest = as_int(items[2])
-    return Claims(
-        tuple(
-            Claimed(
-                as_text(items[i]),
-                as_bytes(items[i + 1]),
-                as_int(items[i + 2]),
-                as_int(items[i + 3]),
-                as_int(items[i + 4]),
-                as_text(items[i + 5]) or None,
-            )
-            for i in range(3, len(items), 6)
-        ),
-        Idle(why) if why else None,
-        as_int(items[0]),
-        nearest if nearest >= 0 else None,
-    )
+    rest = iter(items[3:])
+    try:
+        jobs = tuple(
+            [
+                Claimed(job_id.decode(), payload, int(attempts), int(failures), int(stalled), group.decode() or None)
+                for job_id, payload, attempts, failures, stalled, group in zip(*[rest] * 6, strict=True)
+            ]
+        )
+    except (AttributeError, TypeError, ValueError):
+        raise unexpected(reply, "a claim") from None
+    return Claims(jobs, Idle(why) if why else None, as_int(items[0]), nearest if nearest >= 0 else None)
 
 
 def first_claim(reply: Reply) -> Claimed | None:
@@ -250,9 +244,15 @@ def complete_many(
     args: list[Arg] = []
     held: list[tuple[str, str]] = []
     for job in jobs:
-        done = job if isinstance(job, Finished) else Finished(*job)
-        args += done.words()
-        held.append((done.id, str(done.token)))
+        if type(job) is tuple:
+            job_id, token = job
+            token = token_of(token)
+            args += (check_job(job_id), token, b"", 0)
+            held.append((job_id, token))
+        else:
+            done = job if isinstance(job, Finished) else Finished(*job)
+            args += done.words()
+            held.append((done.id, str(done.token)))
     if not args:
         raise InvalidInputError("complete_many needs at least one job")
 
@@ -260,6 +260,8 @@ def complete_many(
         items = as_list(reply)
         if len(items) != len(held):
             raise unexpected(reply, f"{len(held)} answers")
+        if items.count(1) == len(items):
+            return (Completion.RETIRED,) * len(items)
         return tuple(
             from_reply(item.decode(), verb="complete", subject=job_id, token=text)
             if isinstance(item, bytes)

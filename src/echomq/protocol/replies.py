@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from echomq.protocol.call import Reply
 from echomq.protocol.errors import UnexpectedReplyError
@@ -73,8 +73,7 @@ class State(Enum):
     ABSENT = "absent"
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(NamedTuple):
     """A job in hand. `attempts` is the fencing token that every later move of it presents."""
 
     id: str
