@@ -66,9 +66,16 @@ def _there(reply: Reply) -> bool:
     return as_int(reply) == 1
 
 
+def _set(queue: str, verb: str, **fields: int | None) -> Call[None]:
+    args: list[Arg] = []
+    for field, value in fields.items():
+        args += (field, "" if value is None else value)
+    return Call(verb, (keys(queue).meta,), tuple(args), _done, _SETTINGS, subject=queue)
+
+
 def pause_queue(queue: str) -> Call[None]:
     """No claim is served until `resume_queue`; admissions and jobs in hand go on."""
-    return Call("pause queue", (keys(queue).meta,), ("paused", "1"), _done, command="HSET", subject=queue)
+    return _set(queue, "pause queue", paused=1)
 
 
 def resume_queue(queue: str) -> Call[None]:
@@ -79,13 +86,6 @@ def resume_queue(queue: str) -> Call[None]:
 def is_paused(queue: str) -> Call[bool]:
     """Whether the queue is paused (any value counts)."""
     return Call("is paused", (keys(queue).meta,), ("paused",), _there, command="HEXISTS", subject=queue)
-
-
-def _set(queue: str, verb: str, **fields: int | None) -> Call[None]:
-    args: list[Arg] = []
-    for field, value in fields.items():
-        args += (field, "" if value is None else value)
-    return Call(verb, (keys(queue).meta,), tuple(args), _done, _SETTINGS, subject=queue)
 
 
 def set_ceiling(queue: str, n: int | None) -> Call[None]:

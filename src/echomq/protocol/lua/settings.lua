@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- settings: fields of `meta`: ceiling, rate and retention of the queue; an empty value removes one (protocol §7). A rate
--- window that is open ends no later than one of the new period would.
+-- settings: fields of `meta`: pause, ceiling, rate and retention of the queue; an empty value removes one (protocol §7).
+-- A rate window that is open ends no later than one of the new period would.
 -- KEYS[1] -> meta
 -- ARGV -> field, value ...
 -- returns 1
