@@ -17,6 +17,10 @@ WIRES = (4,)
 """The wires that this version's connectors speak."""
 
 
+ANSWER_S = 10.0
+"""How long a server may take to answer: a script that never ends is a finding, too."""
+
+
 class Bench:
     """One server under test. `where` is a URL or a source; None is the embedded server."""
 
@@ -37,7 +41,13 @@ class Bench:
 
     def open(self, **options: Unpack[OptionWords]) -> Connector:
         """Another connection to the same server; the caller closes it."""
-        words: OptionWords = {"name": self.prefix, "lease_node": False, **self._options, **options}
+        words: OptionWords = {
+            "name": self.prefix,
+            "lease_node": False,
+            "call_timeout": ANSWER_S,
+            **self._options,
+            **options,
+        }
         return connect(self._where, **words)
 
     def execute_all(self, commands: list[tuple[Arg, ...]]) -> list[Reply]:

@@ -49,6 +49,26 @@ def _flow_grandchild_fail(desk: Desk) -> None:
             desk.expect(":unsuccessful", list(desk.hash(desk.row_key(root, ":unsuccessful"))), [middle])
 
 
+@scenario(
+    "flow_first_appearance",
+    "A signal about a child that is recorded already, as done, failed or ignored, changes nothing.",
+)
+def _flow_first(desk: Desk) -> None:
+    for record in (finish, die, None):
+        policy = OnDeath.IGNORE if record is None else OnDeath.FAIL_PARENT
+        parent, (a, b) = family(desk, 2, on_death=policy)
+        (record or die)(desk, a)
+        before = desk.dump()
+        signals = [f"\0fail\0{desk.queue}\0{parent}\0{a}\0{word}\0again" for word in ("fp", "id")]
+        if record is not die:
+            signals.append(f"{desk.queue}\0{parent}\0{a}\0again")
+        for signal in signals:
+            desk.run(flows.deliver(signal.encode()))
+            desk.unwritten(f"a second signal {signal!r}", before)
+        desk.run(admin.remove_job(desk.queue, b))
+        desk.drop_tokens()
+
+
 @scenario("flow_child_removed", "Removing, draining or cancelling a child is a death by its policy.")
 def _flow_child_removed(desk: Desk) -> None:
     removed, (a, _b) = family(desk, 2)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from echomq.conformance.desk import Desk
 from echomq.conformance.scenario import BreachError, scenario
-from echomq.protocol import admin, jobs, lanes
+from echomq.protocol import admin, jobs, lanes, repeat
 from echomq.protocol.call import Arg, Call
 from echomq.protocol.errors import InvalidInputError, ServerError
 from echomq.protocol.scripts import registered
@@ -48,10 +48,42 @@ def _mode_and_due(desk: Desk) -> None:
         for value in _NO_TIMES:
             desk.refused(_with(call, at + 1, value), _DUE.format(name))
         desk.refused(_with(call, at + 1, 2**53 - 1), _DUE.format(name))  # in: too far once now is added
-    for value in _NO_TIMES:
-        retry = jobs.retry(desk.queue, desk.mint(), 1, delay_ms=0, max_attempts=1, error="e")
-        if "ERR" not in str(desk.outcome(_with(retry, 2, value))):
-            raise BreachError(f"retry took {value!r} for a delay")
+
+
+@scenario(
+    "whole_numbers", "A lease, a delay, a cap, a limit or a TTL that is no whole number is refused, nothing written."
+)
+def _whole_numbers(desk: Desk) -> None:
+    job = desk.in_hand()
+    group = desk.lane("numbers")
+    desk.lapse(desk.in_hand().id)
+    desk.jobs(1)
+    held = (desk.queue, job.id, job.token)
+    desk.key("repeat:tick")
+    places: list[tuple[int, Call[Any]]] = [
+        (0, jobs.claim(desk.queue)),
+        (1, jobs.claim(desk.queue)),
+        (1, lanes.claim(desk.queue)),
+        (2, jobs.extend(*held)),
+        (1, jobs.extend_many(desk.queue, [held[1:]])),
+        (2, jobs.retry(*held, delay_ms=0, max_attempts=1, error="e")),
+        (3, jobs.retry(*held, delay_ms=0, max_attempts=1, error="e")),
+        (4, jobs.complete(*held)),
+        (3, jobs.complete_many(desk.queue, [held[1:]])),
+        (1, jobs.sweep(desk.queue)),
+        (2, jobs.sweep(desk.queue)),
+        (2, lanes.limit(desk.queue, group, 1)),
+        (1, lanes.weight(desk.queue, group, 1)),
+        (1, repeat.register(desk.queue, "tick", every_ms=5, template=b"t", first_run_ms=5)),
+        (3, repeat.register(desk.queue, "tick", every_ms=5, template=b"t", first_run_ms=5)),
+    ]
+    for at, call in places:
+        for value in _NO_TIMES:
+            before = desk.dump()
+            outcome = desk.outcome(_with(call, at, value))
+            if not isinstance(outcome, ServerError) or not outcome.reply.startswith("ERR"):
+                raise BreachError(f"{call.verb} took {value!r} for argument {at + 1}: {outcome!r}")
+            desk.unwritten(f"{call.verb} with {value!r}", before)
 
 
 @scenario("promote_batch", "A promote whose batch is no positive integer is refused.")

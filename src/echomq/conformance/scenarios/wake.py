@@ -81,7 +81,9 @@ def _wake_cap(desk: Desk) -> None:
     desk.expect("the wake tokens then", desk.tokens(), 64)
 
 
-@scenario("wake_earliest", "A schedule or retry that becomes the earliest entry pushes one token; a later one none.")
+@scenario(
+    "wake_earliest", "A schedule, retry or delay that becomes the earliest entry pushes one token; a later one none."
+)
 def _wake_earliest(desk: Desk) -> None:
     def pushed(what: str, n: int) -> None:
         desk.expect(f"the wake tokens after {what}", desk.tokens(), n)
@@ -101,6 +103,10 @@ def _wake_earliest(desk: Desk) -> None:
     desk.drop_tokens()
     desk.run(jobs.retry(desk.queue, job.id, 1, delay_ms=FAR_MS, max_attempts=9, error="e"))
     pushed("a retry that is not", 0)
+    job = desk.in_hand()
+    desk.drop_tokens()
+    desk.run(jobs.delay(desk.queue, job.id, 1, delay_ms=FAR_MS // 6))
+    pushed("a delay that is earliest", 1)
     desk.run(jobs.reschedule(desk.queue, middle, delay_ms=FAR_MS // 8))
     pushed("a reschedule to the front", 1)
 
