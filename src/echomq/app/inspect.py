@@ -13,9 +13,10 @@ import msgspec
 
 from echomq.app.envelope import Envelope, decode
 from echomq.app.errors import EnvelopeError
-from echomq.protocol import survey
+from echomq.protocol import survey, survey_lanes
 from echomq.protocol.call import Plan
-from echomq.protocol.survey import Lane, QueueSurvey, SeenJob
+from echomq.protocol.survey import QueueSurvey, SeenJob
+from echomq.protocol.survey_lanes import Lane
 
 __all__ = ["Overview", "Waiting", "envelope_of", "job_name", "lanes_of", "name_in", "overview", "waiting_in_lanes"]
 
@@ -129,10 +130,10 @@ class Overview:
 
 def lanes_of(queue: str, *, waiting: bool = False) -> Plan[tuple[Lane, ...]]:
     """The books of every lane of a queue, in steps; with `waiting`, of those that can hold claimable jobs."""
-    groups = yield from survey.lane_groups(queue, waiting=waiting)
+    groups = yield from survey_lanes.lane_groups(queue, waiting=waiting)
     found: list[Lane] = []
     for start in range(0, len(groups), _STEP):
-        found += yield survey.lanes(queue, groups[start : start + _STEP])
+        found += yield survey_lanes.lanes(queue, groups[start : start + _STEP])
     return tuple(found)
 
 
@@ -149,7 +150,6 @@ def waiting_in_lanes(queue: str) -> Plan[Waiting]:
 
 def overview(queue: str, *, seen: QueueSurvey | None = None) -> Plan[Overview]:
     """A queue with its lanes counted in. `seen` spares a call where the queue was surveyed just now."""
-    if seen is None:
-        seen = yield survey.queue(queue)
-    in_lanes = (yield from waiting_in_lanes(queue)) if seen.lanes_booked else Waiting()
-    return Overview(queue, seen, in_lanes)
+    found: QueueSurvey = seen if seen is not None else (yield survey.queue(queue))
+    in_lanes = (yield from waiting_in_lanes(queue)) if found.lanes_booked else Waiting()
+    return Overview(queue, found, in_lanes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -14,7 +14,7 @@ from echomq.identity.errors import InvalidInputError
 from echomq.protocol.errors import EchoMQError
 
 if TYPE_CHECKING:
-    from echomq.protocol.survey import Lane
+    from echomq.protocol.survey_lanes import Lane
     from echomq.wire import Connector
 
 __all__ = [
@@ -62,7 +62,7 @@ class NotNowError(EchoMQError):
 
 
 @contextmanager
-def opened(url: str | None, fence: str | None = None, *, mints: bool = False) -> Iterator[Connector]:
+def opened(url: str | None, fence: str | None = None, *, mints: bool = False) -> Generator[Connector, None, None]:
     """A connector for one command; only a command that admits a job needs a node for its ids (`mints`)."""
     from echomq.cli.ops_view import prepare
     from echomq.wire import FENCE, connect
@@ -108,14 +108,14 @@ def lane_meant(conn: Connector, queue: str, lane: str, *, new: bool = False) -> 
     from echomq.app.inspect import lanes_of
     from echomq.app.patience import nearest
     from echomq.identity.branded import check
-    from echomq.protocol import survey
+    from echomq.protocol import survey_lanes
     from echomq.protocol.lanes import lane_id
 
     try:
         group = check(lane)
     except InvalidInputError:
         group = lane_id(lane)
-    (found,) = conn.run(survey.lanes(queue, [group]))
+    (found,) = conn.run(survey_lanes.lanes(queue, [group]))
     if new or found.depth or found.in_hand or found.paused or (found.limit, found.weight, found.text) != (None,) * 3:
         return found
     named = [each.text or each.group for each in conn.run(lanes_of(queue))]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from echomq.protocol.survey import Jobs, SeenJob
     from echomq.wire import Connector
 
-_PAGE: Final = 500
+_PAGE: Final = 200
 
 HEADINGS: Final = ("id", "name", "died", ">age", ">attempts", ">failures", ">stalled", "lane", "last error")
 
@@ -71,7 +71,7 @@ def dead(
             confirm(f"{doing} {counted(len(ids), 'dead job')} of queue {queue}{which}?", yes=yes)
         done = _retry(conn, queue, ids) if retry else _purge(conn, queue, ids)
     outcome = "retried" if retry else "purged"
-    left = f"; {len(ids) - done:,} were no longer dead" if len(ids) > done else ""
+    left = f"; {len(ids) - done:,} no longer dead" if len(ids) > done else ""
     verb = "given another life" if retry else "deleted"
     told(
         {"queue": queue, "outcome": outcome, "matched": len(ids), "jobs": done},

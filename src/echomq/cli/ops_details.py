@@ -9,7 +9,7 @@ from echomq.app.inspect import envelope_of, name_in
 from echomq.cli import ops_view
 from echomq.cli.ops_rows import age_ms, away, payload_json, payload_text
 from echomq.cli.ops_text import clean, first_line, local_and_utc, shown_span
-from echomq.protocol import survey
+from echomq.protocol import survey, survey_lanes
 from echomq.protocol.replies import State
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def lane_text(conn: Connector, queue: str, seen: Details) -> str | None:
     group = seen.text("group")
     if not group or survey.minted_ms(group) is None:
         return None
-    (lane,) = conn.run(survey.lanes(queue, [group]))
+    (lane,) = conn.run(survey_lanes.lanes(queue, [group]))
     return lane.text
 
 

@@ -60,18 +60,16 @@ def job(
         where = _find(conn, job_id) if queue is None else known_queue(conn, queue)
         if action:
             outcome, sentence = _ACTIONS[action](conn, where, job_id, reason)
+            told({"id": job_id, "queue": where, "action": action[2:], "outcome": outcome}, sentence, json=json)
+            return
+        seen = conn.run(details(where, job_id, logs=logs, whole=payload))
+        if not ops_details.is_there(seen):
+            raise _gone(where, job_id)
+        lane = ops_details.lane_text(conn, where, seen)
+        if json:
+            ops_view.document(ops_details.as_json(job_id, where, seen, lane, payload=payload))
         else:
-            seen = conn.run(details(where, job_id, logs=logs, whole=payload))
-            lane = ops_details.lane_text(conn, where, seen)
-    if action:
-        told({"id": job_id, "queue": where, "action": action[2:], "outcome": outcome}, sentence, json=json)
-        return
-    if not ops_details.is_there(seen):
-        raise InvalidInputError(f"job {job_id} is not in queue {where}: it is done, was removed, or never came")
-    if json:
-        ops_view.document(ops_details.as_json(job_id, where, seen, lane, payload=payload))
-    else:
-        ops_details.show(job_id, where, seen, lane, payload=payload)
+            ops_details.show(job_id, where, seen, lane, payload=payload)
 
 
 def _find(conn: Connector, job_id: str) -> str:

@@ -20,7 +20,7 @@ STATES: Final = ("active", "pending", "lane", "scheduled", "dead", "awaiting_chi
 """What `--state` takes, in the order in which they are listed. `pending` is flat, `lane` claimable in some lane."""
 
 _USUAL: Final = STATES[:-1]
-_PAGE: Final = 500
+_PAGE: Final = 200
 
 
 def register(app: typer.Typer) -> None:
@@ -132,22 +132,22 @@ class _Listing:
         found: dict[str, SeenJob] = {}
         for state in states:
             for job in self._walk(state):
-                if len(found) >= limit or (name is not None and self.looked_at >= scan):
-                    return list(found.values())
                 self.looked_at += 1
                 if name is None or job_name(job) == name:
                     found.setdefault(job.id, job)
+                if len(found) >= limit or (name is not None and self.looked_at >= scan):
+                    return list(found.values())
         return list(found.values())
 
     def _walk(self, state: str) -> Iterator[SeenJob]:
-        from echomq.protocol import survey
+        from echomq.app.inspect import lanes_of
         from echomq.protocol.replies import State
 
         if state == "awaiting_children":
             yield from self._held()
         elif state == "lane":
-            groups = [self._group] if self._group else self._conn.run(survey.lane_groups(self._queue, waiting=True))
-            for group in groups:
+            full = (lane.group for lane in self._conn.run(lanes_of(self._queue, waiting=True)) if lane.depth)
+            for group in [self._group] if self._group else full:
                 yield from self._pages(State.PENDING, group)
         else:
             yield from self._pages(State(state), None)

@@ -24,7 +24,7 @@ from echomq.cli.ops_common import (
 from echomq.identity.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from echomq.protocol.survey import Lane
+    from echomq.protocol.survey_lanes import Lane
     from echomq.wire import Connector
 
 HEADINGS: Final = ("lane", "id", ">depth", ">oldest", ">in hand", ">limit", ">weight", "paused")
@@ -72,30 +72,26 @@ def lanes(
     """
     from echomq.app.inspect import lanes_of
     from echomq.cli import ops_text
+    from echomq.protocol import discover
 
-    action = choose(
-        {"--pause": pause, "--resume": resume, "--limit": limit, "--weight": weight, "--drain": drain},
-    )
+    action = choose({"--pause": pause, "--resume": resume, "--limit": limit, "--weight": weight, "--drain": drain})
     if action and lane is None:
         raise InvalidInputError(f"{action} acts on one lane: echomq lanes {queue} LANE {action}")
     ceiling = None if limit is None else ops_text.number_or_none("--limit", limit, least=1)
     with opened(url, fence) as conn:
         known_queue(conn, queue)
-        found = conn.run(lanes_of(queue)) if lane is None else (lane_meant(conn, queue, lane, new=new),)
-        if action:
-            outcome, sentence, more = _act(conn, queue, found[0], action, ceiling, weight or 1, yes=yes)
-            if new and found[0].text is None and found[0].group != lane:
-                _note_text(conn, queue, found[0].group, lane or "")
-            now_ms = 0
-        else:
-            from echomq.protocol import discover
-
-            now_ms = conn.run(discover.clock())
-    if action:
-        about = {"queue": queue, "lane": found[0].group, "action": action[2:], "outcome": outcome}
+        if lane is None:
+            _list(queue, conn.run(lanes_of(queue)), conn.run(discover.clock()), most, json=json)
+            return
+        one = lane_meant(conn, queue, lane, new=new)
+        if not action:
+            _list(queue, (one,), conn.run(discover.clock()), most, json=json)
+            return
+        outcome, sentence, more = _act(conn, queue, one, action, ceiling, weight or 1, yes=yes)
+        if new and one.text is None and one.group != lane:
+            _note_text(conn, queue, one.group, lane)
+        about: dict[str, object] = {"queue": queue, "lane": one.group, "action": action[2:], "outcome": outcome}
         told(about | more, f"lane {lane} of queue {queue} {sentence}", json=json)
-        return
-    _list(queue, found, now_ms, most, json=json)
 
 
 def _list(queue: str, found: tuple[Lane, ...], now_ms: int, most: int, *, json: bool) -> None:

@@ -10,7 +10,7 @@ from echomq.cli.ops_common import Fence, Json, NotNowError, Queue, Url, choose, 
 from echomq.identity.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from echomq.protocol.survey import Recurrence
+    from echomq.protocol.survey_repeats import Recurrence
     from echomq.wire import Connector
 
 _PAGE: Final = 500
@@ -50,7 +50,6 @@ def repeats(
       echomq repeats mail digest --now
       echomq repeats mail digest --cancel
     """
-    from echomq.cli import ops_view
     from echomq.protocol import discover
 
     action = choose({"--now": now, "--cancel": cancel})
@@ -60,13 +59,18 @@ def repeats(
         known_queue(conn, queue)
         if action and name is not None:
             outcome, sentence = (_fire_now if now else _cancel)(conn, queue, name)
-        else:
-            now_ms = conn.run(discover.clock())
-            total, found = (_all(conn, queue, limit)) if name is None else (1, [_named(conn, queue, name)])
-    if action:
-        about = {"queue": queue, "recurrence": name, "action": action[2:]}
-        told(about | outcome, sentence, json=json)
-        return
+            about: dict[str, object] = {"queue": queue, "recurrence": name, "action": action[2:]}
+            told(about | outcome, sentence, json=json)
+            return
+        total, found = _all(conn, queue, limit) if name is None else (1, [_named(conn, queue, name)])
+        _list(queue, total, found, conn.run(discover.clock()), payload=payload, json=json)
+
+
+def _list(
+    queue: str, total: int, found: list[tuple[Recurrence, bool]], now_ms: int, *, payload: bool, json: bool
+) -> None:
+    from echomq.cli import ops_view
+
     if json:
         shown = [_as_json(each, cron, now_ms, payload=payload) for each, cron in found]
         ops_view.document({"queue": queue, "now_ms": now_ms, "total": total, "repeats": shown})
@@ -79,29 +83,29 @@ def repeats(
 
 def _all(conn: Connector, queue: str, limit: int) -> tuple[int, list[tuple[Recurrence, bool]]]:
     """The next `limit` recurrences of both kinds, and how many there are."""
-    from echomq.protocol import survey
+    from echomq.protocol import survey_repeats
 
     total = 0
     found: list[tuple[Recurrence, bool]] = []
     for cron in (False, True):
-        first = 0
-        while first < limit:
-            page = conn.run(survey.recurrences(queue, cron=cron, first=first, count=min(limit - first, _PAGE)))
+        for first in range(0, limit, _PAGE):
+            count = min(limit - first, _PAGE)
+            page = conn.run(survey_repeats.recurrences(queue, cron=cron, first=first, count=count))
             found += [(each, cron) for each in page.recurrences]
-            first += _PAGE
-            if len(page.recurrences) < _PAGE:
+            if first == 0:
+                total += page.total
+            if len(page.recurrences) < count:
                 break
-        total += page.total
     found.sort(key=lambda kind: (kind[0].next_ms is None, kind[0].next_ms or 0))
     return total, found[:limit]
 
 
 def _named(conn: Connector, queue: str, name: str) -> tuple[Recurrence, bool]:
     from echomq.app.patience import nearest
-    from echomq.protocol import survey
+    from echomq.protocol import survey_repeats
 
     for cron in (False, True):
-        if found := conn.run(survey.recurrence(queue, name, cron=cron)).recurrences:
+        if found := conn.run(survey_repeats.recurrence(queue, name, cron=cron)).recurrences:
             return found[0], cron
     _, some = _all(conn, queue, 1_000)
     names = [each.name for each, _ in some]
@@ -110,10 +114,10 @@ def _named(conn: Connector, queue: str, name: str) -> tuple[Recurrence, bool]:
 
 def _fire_now(conn: Connector, queue: str, name: str) -> tuple[dict[str, object], str]:
     """An occurrence beside the grid: a fresh job with the template as payload."""
-    from echomq.protocol import jobs, survey
+    from echomq.protocol import jobs, survey_repeats
 
     _, cron = _named(conn, queue, name)
-    template = conn.run(survey.template(queue, name, cron=cron))
+    template = conn.run(survey_repeats.template(queue, name, cron=cron))
     if template is None:
         raise NotNowError(f"recurrence {name!r} of queue {queue!r} has no template: there is nothing to run")
     job_id = conn.mint()

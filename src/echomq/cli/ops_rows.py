@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from echomq.app.inspect import job_name
 from echomq.cli.ops_text import first_line, instant, shown_span
-from echomq.protocol import survey
+from echomq.protocol import survey, survey_lanes
 from echomq.protocol.replies import State
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def lane_texts(conn: Connector, queue: str, jobs: Iterable[SeenJob]) -> dict[str
     groups = {job.group for job in jobs if job.group and survey.minted_ms(job.group) is not None}
     if not groups:
         return {}
-    return {lane.group: lane.text for lane in conn.run(survey.lanes(queue, sorted(groups)[:1_000])) if lane.text}
+    return {lane.group: lane.text for lane in conn.run(survey_lanes.lanes(queue, sorted(groups)[:1_000])) if lane.text}
 
 
 def payload_text(payload: bytes, size: int) -> str:

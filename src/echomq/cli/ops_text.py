@@ -12,7 +12,7 @@ from echomq.protocol.checks import MAX_MS
 __all__ = ["clean", "first_line", "instant", "local_and_utc", "number_or_none", "rate", "shown_span", "span_ms"]
 
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
 _SPAN: Final = re.compile(rf"(?:{_PART.pattern})+")
 
 

@@ -88,7 +88,9 @@ def _children(reply: Reply) -> Children:
 
 
 def _details(reply: Reply) -> Details:
-    now_ms, state, at, lock, kept, size, result, outstanding, row, log_lines, logs, processed, failed, ignored = as_list(reply)
+    now_ms, state, at, lock, kept, size, result, outstanding, row, log_lines, logs, processed, failed, ignored = (
+        as_list(reply)
+    )
     return Details(
         now_ms=as_int(now_ms),
         state=State(said(state)),
