@@ -12,6 +12,7 @@ from typing import Any
 
 import echomq
 from echomq.protocol import admin, jobs, lanes, repeat, workers
+from support.servers import wait_until
 
 
 def arrive(shop: Any, name: str = "w-1", *, ago_ms: int = 0, **info: object) -> None:
@@ -26,19 +27,21 @@ def test_workers_are_listed_once_with_all_their_queues(ops: Any, open_shop: Call
     started_ms = one.raw.now_ms() - 3_600_000
     about = {"host": "box", "pid": 42, "version": "0.1.0", "started_ms": started_ms}
     queues = [one.queue, two.queue]
-    arrive(one, queues=queues, in_hand=2, **about)
-    arrive(two, queues=queues, in_hand=2, **about)
+    arrive(one, queues=queues, in_hand=2, concurrency=10, ids=["JOB0NgWEfAEJfs"], **about)
+    arrive(two, queues=queues, in_hand=1, concurrency=10, **about)
     arrive(two, "w-2", ago_ms=90_000, host="old", pid=7)
     told = ops("workers", "--json").json["workers"]
     assert [(each["name"], each["alive"], each["queues"]) for each in told] == [
         ("w-1", True, queues),
         ("w-2", False, [two.queue]),
     ]
+    assert (told[0]["in_hand"], told[0]["concurrency"], told[0]["ids"]) == (3, 20, ["JOB0NgWEfAEJfs"])
     assert (told[0]["host"], told[0]["pid"], told[0]["started_ms"]) == ("box", 42, started_ms)
     assert 90_000 <= told[1]["silent_ms"] < 150_000
     heading, first, second, end = ops("workers").lines
     assert heading.split()[0] == "WORKER"
     assert first.split()[:3] == ["w-1", "box", "42"]
+    assert "  3 of 20  " in first
     assert second.endswith("silent")
     assert end == "1 live worker in the registry of all queues, 1 silent"
     assert [each["name"] for each in ops("workers", one.queue, "--json").json["workers"]] == ["w-1"]
@@ -51,6 +54,46 @@ def test_what_a_worker_says_of_itself_may_be_anything(ops: Any, shop: Any) -> No
     assert sorted(each["name"] for each in told) == ["a", "b", "c", "d"]
     assert all(each["queues"] == [shop.queue] and each["pid"] is None for each in told)
     assert ops("workers").code == 0
+
+
+TASKS = """
+import os, time
+from echomq import EchoMQ
+
+mq = EchoMQ("{url}", default_queue="{queue}")
+
+@mq.job(name="wait")
+def wait(folder):
+    open(folder + "/began", "w").close()
+    while not os.path.exists(folder + "/go"):
+        time.sleep(0.01)
+"""
+
+
+def test_a_worker_at_work_is_seen_with_what_it_has_in_hand(ops: Any, shop: Any, server: Any, tmp_path: Path) -> None:
+    (tmp_path / "tasks.py").write_text(TASKS.format(url=server.url, queue=shop.queue))
+    job_id = shop.put("wait", str(tmp_path))
+    assert ops("health", shop.queue).code == 3
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "echomq.cli", "worker", "tasks:mq", "--log-level", "error"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(echomq.__file__).parents[1])},
+    )
+    try:
+        wait_until((tmp_path / "began").exists, seconds=30, what="the job begins")
+        wait_until(lambda: ops("health", shop.queue).code == 0, seconds=20, what="the worker says that it is there")
+        wait_until(lambda: job_id in ops("workers", "--json").out, seconds=20, what="it says what it has in hand")
+        (told,) = ops("workers", "--json").json["workers"]
+        assert (told["pid"], told["queues"], told["in_hand"]) == (worker.pid, [shop.queue], 1)
+        assert ops("job", job_id, "--json").json["state"] == "active"
+        (tmp_path / "go").touch()
+        wait_until(lambda: ops("job", job_id).code == 2, seconds=20, what="the job is done")
+        worker.terminate()
+        assert worker.wait(20) == 0
+        assert ops("workers", "--json").json == {"workers": []}
+    finally:
+        worker.kill()
+        worker.wait()
 
 
 def test_a_served_queue_is_healthy(ops: Any, shop: Any) -> None:

@@ -64,6 +64,8 @@ class Worker:
     pid: int | None
     queues: tuple[str, ...]
     in_hand: int | None
+    concurrency: int | None
+    ids: tuple[str, ...]
     version: str
     started_ms: int | None
     seen_ms: int
@@ -86,12 +88,17 @@ class Worker:
             self.host or "-",
             "-" if self.pid is None else str(self.pid),
             ", ".join(self.queues),
-            "-" if self.in_hand is None else f"{self.in_hand:,}",
+            self._hands(),
             shown_span(up_ms),
             shown_span(self.silent_ms),
             self.version or "-",
             "alive" if self.alive else "silent",
         ]
+
+    def _hands(self) -> str:
+        if self.in_hand is None:
+            return "-"
+        return f"{self.in_hand:,}" if self.concurrency is None else f"{self.in_hand:,} of {self.concurrency:,}"
 
     def as_json(self) -> dict[str, object]:
         """For a machine."""
@@ -101,6 +108,8 @@ class Worker:
             "pid": self.pid,
             "queues": list(self.queues),
             "in_hand": self.in_hand,
+            "concurrency": self.concurrency,
+            "ids": list(self.ids),
             "version": self.version or None,
             "started_ms": self.started_ms,
             "silent_ms": self.silent_ms,
@@ -129,14 +138,15 @@ def _merged(name: str, records: list[tuple[str, Seen]], now_ms: int) -> Worker:
     """One worker from its records, one a queue; the latest says who it is, each what it has in hand of its queue."""
     latest = min((seen for _, seen in records), key=lambda seen: seen.silent_ms)
     info = _info(latest.info)
-    hands = [_number(_info(seen.info), "in_hand") for _, seen in records]
-    known = [each for each in hands if each is not None]
+    infos = [_info(seen.info) for _, seen in records]
     return Worker(
         name=name,
         host=_text(info, "host"),
         pid=_number(info, "pid"),
-        queues=tuple(sorted({queue for queue, _ in records} | _names(info))),
-        in_hand=sum(known) if known else None,
+        queues=tuple(sorted({queue for queue, _ in records} | set(_texts(info, "queues")))),
+        in_hand=_sum(infos, "in_hand"),
+        concurrency=_sum(infos, "concurrency"),
+        ids=tuple(each for one in infos for each in _texts(one, "ids")),
         version=_text(info, "version"),
         started_ms=_number(info, "started_ms"),
         seen_ms=now_ms,
@@ -163,8 +173,13 @@ def _text(info: dict[str, object], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _names(info: dict[str, object]) -> set[str]:
-    value = info.get("queues")
+def _texts(info: dict[str, object], name: str) -> list[str]:
+    value = info.get(name)
     if not isinstance(value, list):
-        return set()
-    return {each for each in cast("list[object]", value) if isinstance(each, str)}
+        return []
+    return [each for each in cast("list[object]", value) if isinstance(each, str)]
+
+
+def _sum(infos: list[dict[str, object]], name: str) -> int | None:
+    known = [number for info in infos if (number := _number(info, name)) is not None]
+    return sum(known) if known else None
