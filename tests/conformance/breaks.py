@@ -93,7 +93,7 @@ BREAKS = [
         (),
         r"local function counted\(row, child\)",
         "local function counted(row, child)\n  if true then return false end",
-        {"flow_fanin", "flow_readd", "outbox_by_value"},
+        {"flow_fanin", "flow_readd", "flow_first_appearance", "outbox_by_value"},
     ),
     Break(
         "a paused queue serves no claim",

@@ -14,6 +14,7 @@ from echomq.conformance.desk import Desk
 from echomq.conformance.scenario import BreachError, scenario
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol import jobs
+from echomq.protocol.call import Plan
 from echomq.protocol.errors import ConnectError, WireError
 from support.raw import RawClient
 from support.registry import all_keys
@@ -157,6 +158,16 @@ def test_a_server_that_dies_ends_the_run_with_one_error(start_server: Callable[.
 
         with pytest.raises(WireError):
             list(run(bench, [act(die), *every()]))
+
+
+def test_a_plan_that_never_ends_is_a_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(desk: Desk) -> Plan[None]:
+        while True:
+            yield jobs.pending_size(desk.queue)
+
+    monkeypatch.setattr("echomq.conformance.desk.PLAN_S", 0.1)
+    (result,) = run(bench, [act(lambda desk: desk.run(endless(desk)))])
+    assert (result.status, result.seen) == (Status.FAIL, "pending_size was not done after 0.1 s of calls")
 
 
 def test_an_invariant_that_a_scenario_leaves_broken_is_its_failure(bench: Bench) -> None:

@@ -29,9 +29,31 @@ WAIT_S = 5.0
 """How long a scenario waits for what must happen."""
 
 
+PLAN_S = 30.0
+"""How long a plan of several calls may go on; an audit walks every key of the server."""
+
+
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 300 else f"{text[:300]}... ({len(text):,} characters)"
+
+
+def _ending(plan: Plan[T]) -> Plan[T]:
+    """The plan, given up after `PLAN_S`: a server that never says done must not keep the suite."""
+    end = time.monotonic() + PLAN_S
+    try:
+        call = next(plan)
+        while time.monotonic() < end:
+            try:
+                reply = yield call
+            except ServerError as error:
+                call = plan.throw(error)
+            else:
+                call = plan.send(reply)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+    raise BreachError(f"{call.verb} was not done after {PLAN_S:g} s of calls")
 
 
 class Desk(Look):
@@ -45,8 +67,8 @@ class Desk(Look):
     # What is run
 
     def run(self, work: Call[T] | Plan[T]) -> T:
-        """The answer; a refusal is raised."""
-        return self.bench.conn.run(work)
+        """The answer; a refusal is raised, and a plan that does not come to its end is a breach."""
+        return self.bench.conn.run(work if isinstance(work, Call) else _ending(work))
 
     def outcome(self, call: Call[T]) -> T | ServerError:
         """The answer, or the refusal as a value."""

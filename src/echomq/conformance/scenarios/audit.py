@@ -57,7 +57,12 @@ def _audit(desk: Desk) -> None:
     group, idle = desk.lane("audit"), desk.lane("idle")
     desk.raw("HSET", desk.keys.gactive, group, "7")
     desk.raw("RPUSH", desk.keys.ring, idle)
+    desk.raw("LPUSH", desk.keys.wake, *(["1"] * 65))
+    before = desk.dump()
     found = desk.run(audit(desk.queue))
+    desk.unwritten("an audit that was not asked to mend", before)
+    desk.expect("wake is named", any("wake" in breach.what for breach in found), True)
+    desk.drop_tokens()
     subjects = {breach.subject for breach in found}
     desk.expect("the jobs named", subjects - {desk.queue}, {ghost, stray, twice, wrong})
     books = [breach.what for breach in found if breach.subject == desk.queue]

@@ -75,6 +75,7 @@ def _whole_numbers(desk: Desk) -> None:
         (2, lanes.limit(desk.queue, group, 1)),
         (1, lanes.weight(desk.queue, group, 1)),
         (1, repeat.register(desk.queue, "tick", every_ms=5, template=b"t", first_run_ms=5)),
+        (1, repeat.advance(desk.queue, "tick", next_run_ms=5)),
         (3, repeat.register(desk.queue, "tick", every_ms=5, template=b"t", first_run_ms=5)),
     ]
     for at, call in places:

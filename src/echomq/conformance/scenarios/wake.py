@@ -68,6 +68,10 @@ def _wake_ceiling(desk: Desk) -> None:
     desk.run(admin.set_ceiling(desk.queue, 5))
     desk.jobs(2)
     desk.expect("the wake tokens for two more", desk.tokens(), 2)
+    desk.run(admin.set_ceiling(desk.queue, 1))
+    desk.drop_tokens()
+    desk.run(admin.set_ceiling(desk.queue, 3))
+    desk.expect("the wake tokens for what a higher ceiling lets in", desk.tokens(), 2)
 
 
 @scenario("wake_cap", "Never more than 64 tokens lie there.")
