@@ -141,6 +141,8 @@ async def test_one_keeper_serves_many_queues_with_one_call_each(desk: Desk, serv
         async with desk.consuming(handler, **options), other.consuming(handler, **options):
             await until(lambda: len(ends()) == 10)
             assert keepers() == before + 1
+            # Both have said that they live, which is a call too.
+            await until(lambda: desk.size("workers") == other.size("workers") == 1)
             first, spent = ends(), desk.calls()["evalsha"]
             await asyncio.to_thread(keeper.beat)
             assert desk.calls()["evalsha"] - spent == 2

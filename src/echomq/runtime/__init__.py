@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from echomq.runtime.cancel import CancelToken, JobCancelledError, current_token
 from echomq.runtime.consumer import Consumer
 from echomq.runtime.dial import Dial
 from echomq.runtime.leases import LeaseKeeper
 from echomq.runtime.outcome import Bury, Done, Later, Outcome, Retry
+from echomq.runtime.presence import Identity, identity
 from echomq.runtime.pump import Pump
 from echomq.runtime.runner import Handler, InThread, Router
 from echomq.runtime.settle import Tally
@@ -14,11 +16,14 @@ from echomq.runtime.stalled import StalledSweep
 
 __all__ = [
     "Bury",
+    "CancelToken",
     "Consumer",
     "Dial",
     "Done",
     "Handler",
+    "Identity",
     "InThread",
+    "JobCancelledError",
     "Later",
     "LeaseKeeper",
     "Outcome",
@@ -28,4 +33,6 @@ __all__ = [
     "Signal",
     "StalledSweep",
     "Tally",
+    "current_token",
+    "identity",
 ]

@@ -8,45 +8,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from echomq.identity.errors import EchoMQError, InvalidInputError
+from echomq.identity.errors import InvalidInputError
 from echomq.protocol.backoff import Fixed, Policy, delay_ms
 from echomq.protocol.checks import integer
 from echomq.protocol.jobs import LEASE_MS
 from echomq.protocol.keys import check_queue
 from echomq.protocol.replies import Claimed
+from echomq.runtime.cancel import wish_of
 from echomq.runtime.dial import Dial
 from echomq.runtime.drain import FAREWELL_S, Drain, Phase
-from echomq.runtime.ear import Ear, token_pushes
+from echomq.runtime.ear import Ear
+from echomq.runtime.gear import Gear
 from echomq.runtime.hand import Hand, Held
 from echomq.runtime.leases import LeaseKeeper
+from echomq.runtime.legs import Legs
 from echomq.runtime.loops import BEAT_MS, Loop, say
-from echomq.runtime.outcome import RELEASED
+from echomq.runtime.outcome import RELEASED, Bury
+from echomq.runtime.presence import Identity, Presence, identity
 from echomq.runtime.pump import PROMOTE_BATCH, Recurrences
 from echomq.runtime.runner import Handler, Runner, check_handler
 from echomq.runtime.settle import Settler, Tally
 from echomq.runtime.signals import Signal
 from echomq.runtime.turns import Turns
-from echomq.wire import AsyncConnector
 
 T = TypeVar("T")
 
 GRACE_MS: Final = 10_000
 """How long a stop waits for running jobs, unless told otherwise."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Gear:
-    """What a consumer has once it is open."""
-
-    conn: AsyncConnector
-    hand: Hand
-    runner: Runner
-    ear: Ear
-    loop: asyncio.AbstractEventLoop
 
 
 class Consumer(Loop):
@@ -57,7 +47,8 @@ class Consumer(Loop):
     `max_stalled` lapses. With `pump` the consumer also fires the queue's recurrences; due jobs it promotes anyway.
     `keeper` is shared by the consumers of a process; without one the consumer has its own. `stuck_ms` is how long the
     event loop may stand still before the leases are given up (ten leases unless given). `on_lost(job)` is called on
-    the loop when the lease of a job in hand turns out to be lost.
+    the loop when the lease of a job in hand turns out to be lost, `on_cancel(job, reason)` when its cancel token is
+    set; with `interrupt` its coroutine is cancelled too. `who`: its entry in the registry of workers.
     """
 
     def __init__(
@@ -77,6 +68,9 @@ class Consumer(Loop):
         keeper: LeaseKeeper | None = None,
         stuck_ms: int | None = None,
         on_lost: Callable[[Claimed], None] | None = None,
+        on_cancel: Callable[[Claimed, str], None] | None = None,
+        interrupt: bool = False,
+        who: Identity | None = None,
     ) -> None:
         super().__init__(dial, beat_ms=beat_ms)
         self._queue = check_queue(queue)
@@ -87,6 +81,10 @@ class Consumer(Loop):
         self._keeper = keeper or LeaseKeeper(dial)
         self._owns_keeper = keeper is None
         self._on_lost = on_lost
+        self._on_cancel = on_cancel
+        self._interrupt = interrupt
+        self._wishes: dict[str, str] = {}
+        self._who = who or identity((queue,))
         self._recurrences = Recurrences(queue) if pump else None
         self._held: set[Held] = set()
         self._settler = Settler(queue, retry_delay=retry_delay, max_attempts=max_attempts, held=self._held)
@@ -104,7 +102,7 @@ class Consumer(Loop):
         self._listening = True
         self._drain: Drain | None = None
         self._nudge = asyncio.Event()
-        self._gear: _Gear | None = None
+        self._gear: Gear | None = None
         self.parked = Signal()
         """Times that it went to wait with a slot free, listening for a token."""
 
@@ -129,7 +127,8 @@ class Consumer(Loop):
     def idle(self) -> bool:
         """Nothing is in hand and the last claim found nothing."""
         last = self._turns.last
-        return not self._held and not self._turns.hungry and last is not None and not last.jobs
+        found = last is None or bool(last.jobs) or self._turns.hungry
+        return not self._held and not found and (self._gear is None or self._gear.legs.idle)
 
     @property
     def next_run_ms(self) -> int | None:
@@ -173,38 +172,47 @@ class Consumer(Loop):
             gear = await self._open()
             await asyncio.shield(gear.loop.create_task(self._beat_by_hand(gear)))
 
-    async def _beat_by_hand(self, gear: _Gear) -> None:
+    async def _beat_by_hand(self, gear: Gear) -> None:
         if self._settler.doubtful:
             await self._settler.clear_doubts(gear.conn)
         self._turns.depart(gear.conn, gear.loop.time())
         while self._turns.flying:
             if not await self._land(gear):
                 await self._sleep(gear, None)
+        await gear.legs.rest()
 
-    async def _open(self) -> _Gear:
+    async def _open(self) -> Gear:
         if self._gear is None:
             loop = asyncio.get_running_loop()
             conn = self._connector = await self._dial.aconnect(self.name, lease_node=True)
-            ear = Ear(self._dial, self._queue, self._heard, beat_ms=self._beat_ms)
+            ear = Ear(self._dial, self._queue, self._heard, beat_ms=self._beat_ms, told=self._told)
             try:
                 await ear.open()
             except BaseException:
                 await conn.close()
                 raise
-            hand = Hand(self._queue, self._held, self._lease_ms, stuck_ms=self._stuck_ms, on_lost=self._on_lost)
+            hand = Hand(
+                self._queue,
+                self._held,
+                self._lease_ms,
+                stuck_ms=self._stuck_ms,
+                on_lost=self._on_lost,
+                on_cancel=self._to_end,
+            )
+            presence = Presence(self._queue, self._who, self._held, self._concurrency)
+            legs = Legs(self._queue, presence, beat_ms=self._beat_ms)
             runner = Runner(self._handler, queue=self._queue, threads=self._concurrency, ended=self._ended)
             await self._keeper.start()
             self._keeper.add(hand)
-            self._gear = _Gear(conn, hand, runner, ear, loop)
+            self._gear = Gear(conn, hand, runner, ear, legs, loop)
         return self._gear
 
-    async def _close(self, gear: _Gear) -> None:
+    async def _close(self, gear: Gear) -> None:
+        await gear.farewell()
         self._keeper.remove(gear.hand)
         if self._owns_keeper:
             await self._keeper.stop()
-        gear.runner.close()
-        await gear.ear.close()
-        await gear.conn.close()
+        await gear.close()
         for flight in self._turns.flying:
             if flight.landed(self._nudge.set):
                 flight.answers()  # looked at, so that asyncio does not complain of it
@@ -233,7 +241,26 @@ class Consumer(Loop):
         elif self._gear is not None:
             # Taken without a slot to use it for: somebody else's.
             turns.heard()
-            self._push_token(self._gear)
+            self._gear.push_token()
+
+    def _told(self, data: bytes) -> None:
+        """An event of the queue: somebody may wish to cancel a job in hand, or one whose claim is on its way here."""
+        gear = self._gear
+        if (
+            gear is not None
+            and (wish := wish_of(data)) is not None
+            and not gear.hand.wish(*wish)
+            and self._turns.asking
+        ):
+            self._wishes[wish[0]] = wish[1]
+
+    def _to_end(self, held: Held) -> None:
+        """The cancel token of a job in hand was set."""
+        gear = self._gear
+        if gear is not None and self._interrupt:
+            gear.runner.interrupt(held)
+        if self._on_cancel is not None:
+            self._on_cancel(held.job, held.reason or "")
 
     def _ended(self, held: Held) -> None:
         """A handler is done with its job."""
@@ -257,22 +284,20 @@ class Consumer(Loop):
         if not self._offered and time.keeps and time.waiting and self._turns.free() <= len(jobs):
             # About to be too busy to be on time: another one that parks may keep it too.
             self._offered = True
-            self._push_token(gear)
-        add, start = self._held.add, gear.runner.start
+            gear.push_token()
+        add, start, wishes = self._held.add, gear.runner.start, self._wishes
         for job in jobs:
             held = Held(job)
             add(held)
-            if self._drain is None:
+            if wishes and (reason := wishes.pop(job.id, None)) is not None:
+                held.cancel(reason)
+                held.outcome = Bury(reason)
+                self._ended(held)
+            elif self._drain is None:
                 start(held)
             else:
                 held.outcome = RELEASED
                 self._ended(held)
-
-    def _push_token(self, gear: _Gear) -> None:
-        # A hint; the beats of the others stand in for it.
-        with suppress(EchoMQError):
-            for call in token_pushes(self._queue):
-                gear.conn.submit(call).add_done_callback(_forget)
 
     # The loop
 
@@ -298,16 +323,16 @@ class Consumer(Loop):
                 await self._rest(gear, pause_ms)
         await self._whole(gear, self._close(gear))
 
-    async def _drained(self, gear: _Gear, drain: Drain, *, degraded: bool) -> bool:
+    async def _drained(self, gear: Gear, drain: Drain, *, degraded: bool) -> bool:
         """Take the drain a step further; True when it is over."""
         if self._listening:
             self._listening = False
             if await self._whole(gear, gear.ear.close()):
-                self._push_token(gear)
+                gear.push_token()
         drain.step(gear.loop.time(), flying=bool(self._turns.flying), degraded=degraded)
         return drain.phase is Phase.OVER
 
-    async def _depart_or_wait(self, gear: _Gear) -> None:
+    async def _depart_or_wait(self, gear: Gear) -> None:
         turns, drain, now = self._turns, self._drain, gear.loop.time()
         if drain is not None:
             if self._settler.waiting and not turns.flying:
@@ -321,7 +346,7 @@ class Consumer(Loop):
         else:
             await self._park(gear)
 
-    async def _land(self, gear: _Gear) -> bool:
+    async def _land(self, gear: Gear) -> bool:
         """Take in the first flight, if it is back; raises what went wrong with it."""
         turns = self._turns
         if not turns.flying or not turns.flying[0].landed(self._nudge.set):
@@ -333,11 +358,23 @@ class Consumer(Loop):
             if self._recurrences is not None:
                 moved = await self._whole(gear, self._recurrences.fire(gear.conn, now_ms))
             turns.fired(moved)
+        if not turns.asking:
+            self._wishes.clear()  # whatever was on its way has come
+        self._walk(gear, beat=flight.beat)
         if flight.beat:
             self.beats.fire()
         return True
 
-    async def _park(self, gear: _Gear) -> None:
+    def _walk(self, gear: Gear, *, beat: bool) -> None:
+        legs, now = gear.legs, gear.loop.time()
+        if beat:
+            legs.beat(now)
+        if self._settler.signalled:
+            self._settler.signalled = False
+            legs.signalled()
+        legs.go(gear.conn, now)
+
+    async def _park(self, gear: Gear) -> None:
         turns, time = self._turns, self._turns.time
         if turns.free() > 0:
             self._offered = False
@@ -349,7 +386,7 @@ class Consumer(Loop):
         rings_at = time.rings_at()
         await self._sleep(gear, turns.beat_at if rings_at is None else min(rings_at, turns.beat_at))
 
-    async def _sleep(self, gear: _Gear, until: float | None) -> None:
+    async def _sleep(self, gear: Gear, until: float | None) -> None:
         """Wait for a nudge, at most until the instant `until`."""
         nudge = self._nudge
         nudge.clear()
@@ -362,13 +399,13 @@ class Consumer(Loop):
             if timer is not None:
                 timer.cancel()
 
-    async def _rest(self, gear: _Gear, pause_ms: int) -> None:
+    async def _rest(self, gear: Gear, pause_ms: int) -> None:
         """Sleep off a degraded beat; a stop cuts it short."""
         until = gear.loop.time() + pause_ms / 1_000
         while gear.loop.time() < until and (self._drain is None or self._drain.ends_at > gear.loop.time()):
             await self._sleep(gear, until if self._drain is None else min(until, self._drain.ends_at))
 
-    async def _whole(self, gear: _Gear, work: Coroutine[Any, Any, T]) -> T:
+    async def _whole(self, gear: Gear, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` to its end, whoever cancels the loop."""
         task = gear.loop.create_task(work)
         while not task.done():
@@ -377,8 +414,3 @@ class Consumer(Loop):
             except asyncio.CancelledError:
                 self._cancelled()
         return task.result()
-
-
-def _forget(future: asyncio.Future[Any]) -> None:
-    if not future.cancelled():
-        future.exception()

@@ -9,10 +9,12 @@ from typing import Any, Final
 from echomq.identity.errors import EchoMQError
 from echomq.protocol.backoff import delay_ms
 from echomq.protocol.call import Call, Reply
+from echomq.protocol.errors import ServerError
 from echomq.protocol.keys import keys
 from echomq.runtime.dial import Dial
 from echomq.runtime.loops import curve, log, say
 from echomq.wire import AsyncConnector
+from echomq.wire.subscriptions import AsyncSubscription
 
 BLOCK_S: Final = 10
 """How long the server keeps one BLPOP; it bounds what a connection that died unnoticed can cost."""
@@ -36,23 +38,47 @@ def _ignore(reply: Reply) -> None:
 class Ear:
     """Listens from `arm` until one token, then rests until it is armed again.
 
-    `heard` is called on the loop for a token, and when the connection is lost, since a token may be lost with it.
+    `heard` is called on the loop for a token, and when the connection is lost, since a token may be lost with it;
+    `told` with every event of the queue, which comes on the same connection and costs no command.
     Parking costs nothing while the ear is armed: the BLPOP stays where it is.
     """
 
-    def __init__(self, dial: Dial, queue: str, heard: Callable[[], None], *, beat_ms: int) -> None:
+    def __init__(
+        self,
+        dial: Dial,
+        queue: str,
+        heard: Callable[[], None],
+        *,
+        beat_ms: int,
+        told: Callable[[bytes], None] | None = None,
+    ) -> None:
         self._dial = dial
         self._queue = queue
         self._heard = heard
+        self._told = told
         self._curve = curve(beat_ms)
         self._wanted = asyncio.Event()
         self._connector: AsyncConnector | None = None
         self._task: asyncio.Task[None] | None = None
+        self._reader: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Connect; raises what the connect raises."""
         self._connector = await self._dial.aconnect(f"{self._queue}:park")
-        self._task = asyncio.get_running_loop().create_task(self._listen(), name=f"echomq {self._queue} ear")
+        loop = asyncio.get_running_loop()
+        if self._told is not None:
+            # Before anything blocks: what is sent behind a BLPOP waits for it, what the server pushes does not.
+            messages = self._connector.subscribe(keys(self._queue).events)
+            try:
+                await messages.__aenter__()
+            except ServerError as error:
+                self._deaf(error)
+            except BaseException:
+                await self._connector.close()
+                raise
+            else:
+                self._reader = loop.create_task(self._read(messages, self._told), name=f"echomq {self._queue} events")
+        self._task = loop.create_task(self._listen(), name=f"echomq {self._queue} ear")
 
     def arm(self) -> None:
         """Listen for the next token."""
@@ -67,7 +93,20 @@ class Ear:
         task.cancel()
         await asyncio.wait((task,))
         await connector.close()
+        if self._reader is not None:
+            await asyncio.wait((self._reader,))  # its subscription has ended with the connector
         return was_listening
+
+    async def _read(self, messages: AsyncSubscription, told: Callable[[bytes], None]) -> None:
+        try:
+            while (message := await messages.get()) is not None:
+                told(message.data)
+        except EchoMQError as error:
+            self._deaf(error)
+
+    def _deaf(self, error: EchoMQError) -> None:
+        # Events come at most once anyway: the lease keeper learns of the same wishes.
+        log.warning("%s: the server sends no events (%s); a cancel takes up to half a lease", self._queue, error)
 
     async def _listen(self) -> None:
         assert self._connector is not None

@@ -5,23 +5,29 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Final
+from contextlib import suppress
+from typing import Final, TypeVar
 
+from echomq.protocol import workers
 from echomq.protocol.call import Call
-from echomq.protocol.jobs import extend_many
 from echomq.protocol.replies import Claimed
+from echomq.protocol.workers import Kept
+from echomq.runtime.cancel import LOST, CancelToken
 from echomq.runtime.outcome import Outcome
+
+T = TypeVar("T")
 
 STUCK_LEASES: Final = 10
 """How many leases an event loop may stand still before the keeper gives its jobs up, unless told otherwise."""
 
 
-class Held:
-    """One job in hand, from its claim until the server has confirmed its settlement."""
+class Held(CancelToken):
+    """One job in hand, from its claim until the server has confirmed its settlement; its own cancel token."""
 
     __slots__ = ("doubt", "job", "lost", "outcome", "task")
 
     def __init__(self, job: Claimed) -> None:
+        self._reason = None
         self.job = job
         self.task: asyncio.Task[None] | None = None
         """The coroutine that runs it; None while it runs in a thread, or does not run."""
@@ -47,6 +53,7 @@ class Hand:
         *,
         stuck_ms: int | None = None,
         on_lost: Callable[[Claimed], None] | None = None,
+        on_cancel: Callable[[Held], None] | None = None,
     ) -> None:
         self.queue = queue
         self.lease_ms = lease_ms
@@ -55,6 +62,7 @@ class Hand:
         self.given_up = False
         """The loop stood still for longer than `stuck_ms`, and its leases are no longer extended."""
         self._on_lost = on_lost
+        self._on_cancel = on_cancel
         self._loop = asyncio.get_running_loop()
         self._asked = False
         self._moved_at = time.monotonic()
@@ -75,8 +83,11 @@ class Hand:
         self.given_up = (now - self._moved_at) * 1_000 > self.stuck_ms
         return not self.given_up
 
-    def extension(self) -> tuple[Call[tuple[str, ...]], list[Held]] | None:
-        """One call that extends everything in hand, and what it is about; None when there is nothing."""
+    def extension(self, *, field: bool) -> tuple[Call[Kept], list[Held]] | None:
+        """One call that keeps everything in hand, and what it is about; None when there is nothing.
+
+        `field`: the server knows the TTL of a hash's field.
+        """
         latest: dict[str, Held] = {}
         for held in sorted(self.held, key=_token):
             older = latest.get(held.job.id)
@@ -87,26 +98,50 @@ class Hand:
         if not wanted:
             return None
         jobs = [(held.job.id, held.job.attempts) for held in wanted]
-        return extend_many(self.queue, jobs, lease_ms=self.lease_ms), wanted
+        return workers.keep(self.queue, jobs, lease_ms=self.lease_ms, field=field), wanted
 
-    def extended(self, asked: list[Held], missing: tuple[str, ...]) -> None:
-        """Marks as lost what could not be extended, save what was settled in the meantime."""
-        gone = set(missing)
+    def kept(self, asked: list[Held], answer: Kept) -> None:
+        """Marks as lost what could not be extended, and tells what is to be cancelled, save what is settled by now."""
+        gone = set(answer.lost)
         for held in asked:
-            if held.job.id in gone and held.outcome is None:
-                self._lose(held)
+            if held.outcome is None:
+                if held.job.id in gone:
+                    self._lose(held)
+                elif answer.cancelled and (reason := answer.cancelled.get(held.job.id)) is not None:
+                    self.cancel(held, reason)
+
+    def cancel(self, held: Held, reason: str) -> None:
+        """Set the token of `held`, and have the loop told; the first reason counts."""
+        if held.check():
+            return
+        held.cancel(reason)  # at once: a handler that keeps the loop busy may look at it too
+        self._tell(self._cancelled, held)
 
     def _lose(self, held: Held) -> None:
         if held.lost:
             return
         held.lost = True
-        if self._on_lost is not None:
-            try:
-                self._loop.call_soon_threadsafe(self._on_lost, held.job)
-            except RuntimeError:
-                return
+        self._tell(self._on_lost, held.job)
+        self.cancel(held, LOST)
+
+    def _tell(self, what: Callable[[T], None] | None, about: T) -> None:
+        if what is not None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                self._loop.call_soon_threadsafe(what, about)
 
     # The loop's side
+
+    def wish(self, job_id: str, reason: str) -> bool:
+        """Cancel the job of this id, if it is in hand."""
+        for held in self.held:
+            if held.job.id == job_id and not held.lost:
+                self.cancel(held, reason)
+                return True
+        return False
+
+    def _cancelled(self, held: Held) -> None:
+        if self._on_cancel is not None:
+            self._on_cancel(held)
 
     def _answer(self) -> None:
         self._asked = False

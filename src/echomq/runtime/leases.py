@@ -1,5 +1,7 @@
 """The lease keeper: extends every lease in hand at half its length, from a thread of its own.
 
+In the same call it renews the markers that say that the job is held, and learns which jobs are to be cancelled.
+
 A handler that blocks the event loop, or holds it up, does not cost the other jobs their leases. A loop that has not
 moved for longer than its hand's `stuck_ms` loses them, so that a worker that is wedged for ever stops holding jobs.
 """
@@ -14,6 +16,8 @@ from typing import Final
 from echomq.identity.errors import EchoMQError, InvalidInputError
 from echomq.protocol.backoff import Exponential, delay_ms
 from echomq.protocol.call import Call
+from echomq.protocol.errors import ServerError
+from echomq.protocol.workers import Kept
 from echomq.runtime.dial import Dial
 from echomq.runtime.hand import Hand, Held
 from echomq.runtime.loops import log, say
@@ -40,6 +44,7 @@ class LeaseKeeper:
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._connector: Connector | None = None
+        self._field = False
 
     async def start(self) -> None:
         """Start the thread; it waits until there is a hand to keep."""
@@ -74,35 +79,43 @@ class LeaseKeeper:
         with self._changed:
             hands = [hand for hand, due in self._due.items() if now is None or due <= now]
         asked: list[tuple[Hand, list[Held]]] = []
-        calls: list[Call[tuple[str, ...]]] = []
-        for hand in hands:
-            was_given_up = hand.given_up
-            if not hand.moves():
-                if not was_given_up:
-                    log.error(
-                        "queue %s: the event loop has stood still for %d ms; its %d jobs are given up",
-                        *(hand.queue, hand.stuck_ms, len(hand.held)),
-                    )
-                continue
-            if (extension := hand.extension()) is not None:
+        calls: list[Call[Kept]] = []
+        moving = [hand for hand in hands if _moves(hand) and hand.held]
+        if moving and self._connector is None:
+            self._connect()
+        for hand in moving:
+            if (extension := hand.extension(field=self._field)) is not None:
                 calls.append(extension[0])
                 asked.append((hand, extension[1]))
         failure: EchoMQError | None = None
-        if calls:
-            if self._connector is None:
-                self._connector = self._dial.connect(self.name)
-            for (hand, held), missing in zip(asked, self._connector.run_many(calls), strict=True):
-                if isinstance(missing, EchoMQError):
-                    failure = missing
+        if calls and self._connector is not None:
+            for (hand, held), answer in zip(asked, self._connector.run_many(calls), strict=True):
+                if isinstance(answer, EchoMQError):
+                    failure = answer
                 else:
-                    hand.extended(held, missing)
+                    hand.kept(held, answer)
         if failure is not None:
+            # A connection that comes back may lead to another server: ask it again what it knows.
+            self._disconnect()
             raise failure
         later = time.monotonic()
         with self._changed:
             for hand in hands:
                 if hand in self._due:
                     self._due[hand] = later + hand.lease_ms / 2_000
+
+    def _connect(self) -> None:
+        self._connector = self._dial.connect(self.name)
+        try:
+            known = self._connector.execute("COMMAND", "INFO", "HPEXPIRE")
+        except ServerError:
+            known = None  # not allowed to ask
+        self._field = isinstance(known, list) and any(known)
+
+    def _disconnect(self) -> None:
+        if self._connector is not None:
+            connector, self._connector = self._connector, None
+            connector.close()
 
     def _wait(self, pause_ms: int) -> bool:
         """Wait for the next half lease, or off a degraded beat; False when it is time to end."""
@@ -131,6 +144,15 @@ class LeaseKeeper:
                 shortest = min((hand.lease_ms for hand in list(self._due)), default=1_000)
                 pause_ms = delay_ms(Exponential(max(shortest // 16, 1), max(shortest // 2, 1)), streak)
                 say(self.name, error, streak, pause_ms)
-        if self._connector is not None:
-            connector, self._connector = self._connector, None
-            connector.close()
+        self._disconnect()
+
+
+def _moves(hand: Hand) -> bool:
+    was_given_up = hand.given_up
+    moves = hand.moves()
+    if not moves and not was_given_up:
+        log.error(
+            "queue %s: the event loop has stood still for %d ms; its %d jobs are given up",
+            *(hand.queue, hand.stuck_ms, len(hand.held)),
+        )
+    return moves

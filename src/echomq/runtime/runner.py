@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.replies import Claimed
+from echomq.runtime.cancel import JobCancelledError, current
 from echomq.runtime.hand import Held
-from echomq.runtime.outcome import DONE, RELEASED, Outcome, Retry, failure_text
+from echomq.runtime.outcome import DONE, RELEASED, Bury, Later, Outcome, Retry, failure_text
 from echomq.runtime.threads import Threads
 
 
@@ -81,6 +82,12 @@ class Runner:
                 # A task that is cancelled before its first step never says so itself.
                 held.task.add_done_callback(partial(self._ended_unstarted, held))
 
+    def interrupt(self, held: Held) -> None:
+        """Cancel the coroutine of a job whose token is set; a function in a thread has to look at the token itself."""
+        if held.task is not None and held.outcome is None:
+            held.task.cancel()
+            held.task.add_done_callback(partial(self._ended_unstarted, held))
+
     def close(self) -> None:
         """Let the threads end."""
         self._threads.close()
@@ -89,13 +96,14 @@ class Runner:
         held.task = self._loop.create_task(self._attend(held))
 
     def _start_thread(self, held: Held) -> None:
-        self._into_thread(held, lambda: self._handler(held.job))
+        self._into_thread(held, partial(self._handler, held.job))
 
     def _start_routed(self, held: Held) -> None:
+        current.set(held)  # also for the context that the router may hand on to a thread
         try:
             routed = self._handler(held.job)
         except Exception as error:  # noqa: BLE001  (whatever a handler raises is the job's failure)
-            self._end(held, Retry(failure_text(error)))
+            self._end(held, _failed(held, error))
             return
         if isinstance(routed, InThread):
             self._into_thread(held, routed.run)
@@ -105,19 +113,24 @@ class Runner:
             self._end(held, _outcome(routed))
 
     def _into_thread(self, held: Held, function: Callable[[], object]) -> None:
+        def call() -> object:
+            current.set(held)
+            return function()
+
         self.threaded.add(held)
-        self._threads.run(held, function)
+        self._threads.run(held, call)
 
     def _returned(self, held: Held, value: object, error: BaseException | None) -> None:
         self.threaded.discard(held)
         if error is not None:
-            self._end(held, Retry(failure_text(error)))
+            self._end(held, _failed(held, error))
         elif inspect.isawaitable(value) and held.outcome is None:
             held.task = self._loop.create_task(self._attend(held, value))
         else:
             self._end(held, _outcome(value))
 
     async def _attend(self, held: Held, work: Awaitable[object] | None = None) -> None:
+        current.set(held)
         try:
             value = await (self._handler(held.job) if work is None else work)
         except asyncio.CancelledError as error:
@@ -126,26 +139,34 @@ class Runner:
                 # When all tasks are cancelled at once, as asyncio.run does at its end, the consumer's own is
                 # among them: let it learn of it first.
                 await asyncio.sleep(0)
-            self._end(held, RELEASED if self.draining else Retry(failure_text(error)))
+            self._end(held, RELEASED if self.draining else _failed(held, error))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  (also SystemExit: a job must not end the worker)
             released = self.draining and held.task is not None and held.task.cancelling()
-            self._end(held, RELEASED if released else Retry(failure_text(error)))
+            self._end(held, RELEASED if released else _failed(held, error))
         else:
-            if held.outcome is None:
-                held.outcome = value if isinstance(value, Outcome) else DONE
-                if self.draining and isinstance(value, Retry) and held.task is not None and held.task.cancelling():
-                    held.outcome = RELEASED
-                self._ended(held)
+            if self.draining and isinstance(value, Retry) and held.task is not None and held.task.cancelling():
+                value = RELEASED
+            self._end(held, value if isinstance(value, Outcome) else DONE)
 
     def _ended_unstarted(self, held: Held, _: asyncio.Task[None]) -> None:
-        self._end(held, RELEASED)
+        self._end(held, RELEASED if self.draining else _failed(held, asyncio.CancelledError()))
 
     def _end(self, held: Held, outcome: Outcome) -> None:
         if held.outcome is None:
+            if held.reason is not None and not held.lost and isinstance(outcome, Retry | Later):
+                outcome = Bury(held.reason)  # no attempt may follow
             held.outcome = outcome
             self._ended(held)
+
+
+def _failed(held: Held, error: BaseException) -> Outcome:
+    """What a handler that raised says about its job."""
+    if held.reason is not None and isinstance(error, JobCancelledError | asyncio.CancelledError):
+        # A lost lease is nobody's wish: whoever has the job settles it, and this is refused there.
+        return RELEASED if held.lost else Bury(held.reason)
+    return Retry(failure_text(error))
 
 
 def _outcome(value: object) -> Outcome:

@@ -70,6 +70,8 @@ class Settler:
         self.leaving = 0
         """Jobs whose settlement is under way."""
         self.tally = Tally()
+        self.signalled = False
+        """Something has died, or was completed with a signal to a parent in another queue."""
         self.doubtful = False
         """A failure was sent and not answered: `clear_doubts` before the next `take`."""
         self._trouble: EchoMQError | None = None
@@ -157,19 +159,23 @@ class Settler:
             self._held.difference_update(done)
             return
         for held, verdict in zip(done, verdicts, strict=True):
-            if verdict is Completion.RETIRED or (verdict is Completion.GONE and held.doubt):
+            if verdict is Completion.SIGNALLED:
+                self.signalled = True
+            if isinstance(verdict, ServerError):
+                self._refused(held, verdict)
+            elif verdict is Completion.GONE and not held.doubt:
+                self._refused(held, None)
+            else:
                 self.tally.completed += 1
                 self._held.discard(held)
-            elif isinstance(verdict, ServerError):
-                self._refused(held, verdict)
-            else:
-                self._refused(held, None)
 
     def _confirmed(self, held: Held, verdict: object) -> None:
         job, outcome = held.job, held.outcome
         if verdict is Retried.DEAD:
             self.tally.buried += 1
-            log.error("job %s of %s buried: %s", job.id, self._queue, _first_line(outcome))
+            self.signalled = True
+            say = log.error if held.reason is None else log.info
+            say("job %s of %s buried: %s", job.id, self._queue, _first_line(outcome))
         elif verdict is Retried.SCHEDULED:
             self.tally.retried += 1
             log.warning("job %s of %s failed (%d): %s", job.id, self._queue, job.failures + 1, _first_line(outcome))

@@ -82,6 +82,11 @@ class Turns:
         finished = len(settler.waiting) + settler.leaving
         return self._concurrency - len(self._held) + finished - self._asked
 
+    @property
+    def asking(self) -> bool:
+        """A claim is under way."""
+        return self._asked > 0
+
     def ready(self, now: float) -> bool:
         """Whether there is a reason for a flight now."""
         waiting = len(self._settler.waiting)
@@ -162,6 +167,7 @@ class Turns:
             raise failure
         if isinstance(swept, Sweep):
             report(self._queue, swept)
+            self._settler.signalled |= bool(swept.dead)
             more = len(swept.recovered) + len(swept.dead) >= LIMIT
             self.beat_at = now if more else now + self._beat_s
             if time.due(now):

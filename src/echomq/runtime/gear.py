@@ -1,0 +1,55 @@
+"""What a consumer has once it is open: its connections, and those who work for it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from echomq.identity.errors import EchoMQError
+from echomq.runtime.drain import FAREWELL_S
+from echomq.runtime.ear import Ear, token_pushes
+from echomq.runtime.hand import Hand
+from echomq.runtime.legs import Legs
+from echomq.runtime.loops import log
+from echomq.runtime.runner import Runner
+from echomq.wire import AsyncConnector
+
+
+@dataclass(frozen=True, slots=True)
+class Gear:
+    """A consumer's equipment, bound to one event loop."""
+
+    conn: AsyncConnector
+    hand: Hand
+    runner: Runner
+    ear: Ear
+    legs: Legs
+    loop: asyncio.AbstractEventLoop
+
+    def push_token(self) -> None:
+        """Hand a token on to whoever parks: a hint, for which the beats of the others stand in."""
+        with suppress(EchoMQError):
+            for call in token_pushes(self.hand.queue):
+                self.conn.submit(call).add_done_callback(forget)
+
+    async def farewell(self) -> None:
+        """The last words to the server, within `FAREWELL_S`."""
+        try:
+            async with asyncio.timeout(FAREWELL_S):
+                await self.legs.farewell(self.conn)
+        except (EchoMQError, TimeoutError) as error:
+            log.info("queue %s: gone without a farewell: %s", self.hand.queue, error)
+
+    async def close(self) -> None:
+        """End the threads and the connections."""
+        self.runner.close()
+        await self.ear.close()
+        await self.conn.close()
+
+
+def forget(future: asyncio.Future[Any]) -> None:
+    """Look at what became of a call that nobody waits for, so that asyncio does not complain of it."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,99 @@
+"""A consumer's legs: what it does beside its flights, so that no job waits for it.
+
+The outbox is delivered, the morgue kept within its settings, and the worker says that it lives. One task does what is
+due, one thing after the other; one that fails is due again after a pause on the loops' curve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from echomq.protocol.backoff import delay_ms
+from echomq.runtime.loops import curve, say
+from echomq.runtime.outbox import Outbox
+from echomq.runtime.presence import PRESENCE_S, Presence
+from echomq.runtime.retention import Retention
+from echomq.wire import AsyncConnector
+
+OUTBOX_BEATS: Final = 2
+"""Beats from one look into the outbox to the next, while nobody has seen a signal go in: it keeps an idle worker
+below three commands a second."""
+
+RETAIN_BEATS: Final = 30
+"""Beats from one look into the morgue to the next."""
+
+
+class Legs:
+    """The legs of one consumer. Instants are seconds on the event loop's clock."""
+
+    def __init__(self, queue: str, presence: Presence | None, *, beat_ms: int) -> None:
+        self.outbox = Outbox(queue)
+        self.retention = Retention(queue)
+        self._name = f"{queue}:legs"
+        self._presence = presence
+        self._curve = curve(beat_ms)
+        self._beats = 0
+        self._says_at = 0.0
+        self._due: dict[str, Callable[[AsyncConnector], Awaitable[Any]]] = {}
+        self._streak = 0
+        self._rests_until = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """No signal is known to wait in the outbox."""
+        return "outbox" not in self._due and (self._task is None or self._task.done())
+
+    def signalled(self) -> None:
+        """A signal may have gone into the outbox."""
+        self._due["outbox"] = self.outbox.deliver
+
+    def beat(self, now: float) -> None:
+        """Note what a beat makes due."""
+        count, self._beats = self._beats, self._beats + 1
+        if count % OUTBOX_BEATS == 0:
+            self._due["outbox"] = self.outbox.deliver
+        if count % RETAIN_BEATS == 0:
+            self._due["retention"] = self.retention.apply
+        if self._presence is not None and now >= self._says_at:
+            self._says_at = now + PRESENCE_S
+            self._due["presence"] = self._say
+
+    def go(self, conn: AsyncConnector, now: float) -> None:
+        """Do what is due, in the background."""
+        if self._due and now >= self._rests_until and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._walk(conn), name=f"echomq {self._name}")
+
+    async def rest(self) -> None:
+        """Wait until all that is under way is done."""
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+
+    async def farewell(self, conn: AsyncConnector) -> None:
+        """Deliver what the last settlements have signalled, and take the worker out of the registry."""
+        await self.rest()
+        if "outbox" in self._due:
+            await self.outbox.deliver(conn)
+        if self._presence is not None and self._beats:
+            await conn.run(self._presence.farewell())
+
+    async def _say(self, conn: AsyncConnector) -> None:
+        assert self._presence is not None
+        await conn.run(self._presence.said())
+
+    async def _walk(self, conn: AsyncConnector) -> None:
+        while self._due:
+            name, work = next(iter(self._due.items()))
+            del self._due[name]
+            try:
+                await work(conn)
+                self._streak = 0
+            except Exception as error:  # noqa: BLE001  (`say` logs what is unexpected whole; the jobs go on)
+                self._due.setdefault(name, work)
+                self._streak += 1
+                pause_ms = delay_ms(self._curve, self._streak)
+                self._rests_until = asyncio.get_running_loop().time() + pause_ms / 1_000
+                say(self._name, error, self._streak, pause_ms)
+                return
