@@ -310,6 +310,15 @@ def test_a_parent_that_a_drained_child_releases_is_drained_with_it(scene: Scene)
     assert [key for key in scene.dump() if b":job:" in key] == []
 
 
+def test_a_parent_that_a_child_on_the_schedule_releases_is_drained_with_it(scene: Scene) -> None:
+    child = Node(scene.queue, scene.mint(), b"c", on_death=flows.OnDeath.IGNORE)
+    scene.finish(flows.add(Node(scene.queue, scene.mint(), b"p", (child,))))
+    scene.run(jobs.claim(scene.queue))
+    scene.run(jobs.delay(scene.queue, child.id, 1, delay_ms=HOUR))
+    assert scene.finish(admin.drain(scene.queue, scheduled=True)) == 2
+    assert [key for key in scene.dump() if b":job:" in key] == []
+
+
 # Obliterate
 
 

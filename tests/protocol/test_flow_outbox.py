@@ -237,6 +237,7 @@ def test_a_signal_to_a_parent_that_is_finished_or_gone_is_dropped(
         finish(scene, root)
     before = scene.dump()
     scene.run(flows.deliver(entry))
+    scene.run(flows.deliver(entry.replace(child.id.encode(), other.mint().encode())))
     assert scene.dump() == before
 
 
@@ -308,6 +309,22 @@ def test_adding_again_when_all_is_done_runs_nothing_again(scene: Scene, other: S
     finish(scene, root)
     assert set(add(scene, root)) == {Admission.DUPLICATE}
     assert scene.run(jobs.pending_size(other.queue)) == 0
+
+
+def test_a_kept_result_of_the_parent_keeps_the_whole_flow_from_running_again(scene: Scene, other: Scene) -> None:
+    child = node(other)
+    root = node(scene, child)
+    add(scene, root)
+    claimed(other)
+    finish(other, child)
+    deliver(other)
+    claimed(scene)
+    scene.run(jobs.complete(scene.queue, root.id, 1, result_ttl_ms=60_000))
+    for name in ("dependencies", "processed"):
+        assert scene.execute("DEL", f"{scene.keys.job(root.id)}:{name}") == 1
+    before = everything(scene)
+    assert add(scene, root) == [Admission.DUPLICATE] * 2
+    assert everything(scene) == before
 
 
 @pytest.mark.parametrize("calls", range(1, 4))

@@ -125,6 +125,7 @@ def test_the_last_child_releases_its_parent_with_one_token(scene: Scene, in_one_
             complete(scene, child)
             assert waits_for(scene, root) == left
     assert (state(scene, root), scene.tokens()) == (State.PENDING, 1)
+    assert subkeys(scene, root) == {"dependencies": -1, "processed": -1}
     assert scene.places(root.id) == ["pending"]
     assert list(claimed(scene)) == [root.id]
 

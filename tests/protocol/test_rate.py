@@ -98,6 +98,16 @@ def test_the_window_opens_with_its_first_job_and_says_when_it_ends(scene: Scene)
     assert abs((later.next_at_ms or 0) - claims.next_at_ms) <= 1
 
 
+def test_a_later_claim_does_not_prolong_the_window(scene: Scene) -> None:
+    fill(scene, 3)
+    scene.run(admin.set_rate(scene.queue, 3, period_ms=HOUR))
+    take(scene, 1)
+    scene.execute("PEXPIRE", scene.keys.limiter, HOUR // 2)
+    take(scene, 1)
+    assert scene.execute("PTTL", scene.keys.limiter) <= HOUR // 2
+    assert scene.execute("GET", scene.keys.limiter) == b"2"
+
+
 def test_a_run_at_before_the_end_of_the_window_comes_first(scene: Scene) -> None:
     fill(scene, 2)
     at_ms = scene.now_ms() + HOUR // 2
