@@ -239,6 +239,17 @@ def test_a_completion_pushes_no_token_for_what_could_be_claimed_all_along(scene:
     assert scene.tokens() == 0
 
 
+def test_a_completion_from_the_waiting_makes_no_room_below_a_ceiling_and_wakes_nobody(scene: Scene) -> None:
+    ids = fill(scene, 3)
+    scene.execute("HSET", scene.keys.meta, "concurrency", 1)
+    scene.run(jobs.claim(scene.queue))
+    scene.lapse(ids[0])
+    scene.run(jobs.reap(scene.queue))
+    scene.drop_tokens()
+    scene.run(jobs.complete(scene.queue, ids[0], 1))
+    assert scene.tokens() == 0
+
+
 def test_a_batch_of_completions_below_a_ceiling_wakes_for_a_lane_as_deep_as_it_is(scene: Scene) -> None:
     q = scene.queue
     held = fill(scene, 3)
@@ -320,8 +331,9 @@ def test_a_grouped_job_that_another_client_left_in_the_flat_set_counts_for_its_l
     scene.execute("HSET", scene.keys.glimit, LANES[0], 1)
     scene.execute("ZREM", scene.keys.lane(LANES[0]), stray)
     scene.execute("ZADD", scene.keys.pending, 0, stray)
-    assert claimed_ids(scene, 2) == [stray]
+    assert claimed_ids(scene, 1) == [stray]
     assert scene.execute("HGETALL", scene.keys.gactive) == {LANES[0].encode(): b"1"}
+    assert scene.execute("EXISTS", scene.keys.ring) == 0
     assert scene.run(jobs.retry(scene.queue, stray, 1, delay_ms=0, max_attempts=9, error="e")) is Retried.SCHEDULED
     assert claimed_ids(scene, 2) == [behind]
 
