@@ -98,7 +98,7 @@ class Consumer(Loop):
             max_stalled=max_stalled,
             batch=promote_batch,
         )
-        self._offered = False
+        self._offered = self._passed = False
         self._listening = True
         self._drain: Drain | None = None
         self._nudge = asyncio.Event()
@@ -238,6 +238,10 @@ class Consumer(Loop):
             turns.time.keeps = True
             turns.heard()
             self._nudge.set()
+            if turns.time.yields and not self._passed and self._gear is not None:
+                # It was meant for one that keeps the time. Passed on once, so that two of a kind do not play ball.
+                self._passed = True
+                self._gear.push_token()
         elif self._gear is not None:
             # Taken without a slot to use it for: somebody else's.
             turns.heard()
@@ -360,6 +364,11 @@ class Consumer(Loop):
             turns.fired(moved)
         if not turns.asking:
             self._wishes.clear()  # whatever was on its way has come
+        if self._settler.yielded:
+            self._settler.yielded = False
+            if not turns.time.yields:
+                turns.time.yields, self._passed = True, False
+                gear.push_token()  # to one that parks, which keeps the time from then on
         self._walk(gear, beat=flight.beat)
         if flight.beat:
             self.beats.fire()

@@ -14,15 +14,12 @@ from echomq.protocol.backoff import delay_ms
 from echomq.runtime.loops import curve, say
 from echomq.runtime.outbox import Outbox
 from echomq.runtime.presence import PRESENCE_S, Presence
-from echomq.runtime.retention import Retention
+from echomq.runtime.retention import RETAIN_BEATS, Retention
 from echomq.wire import AsyncConnector
 
 OUTBOX_BEATS: Final = 2
 """Beats from one look into the outbox to the next, while nobody has seen a signal go in: it keeps an idle worker
 below three commands a second."""
-
-RETAIN_BEATS: Final = 30
-"""Beats from one look into the morgue to the next."""
 
 
 class Legs:

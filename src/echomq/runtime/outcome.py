@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from echomq.identity.errors import InvalidInputError
-from echomq.protocol.checks import integer
+from echomq.protocol.checks import integer, milliseconds, payload_of
 
 MAX_DELAY_MS: Final = 1 << 52
 """What fits between any server's now and the last instant of protocol §4."""
@@ -26,7 +26,17 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Done(Outcome):
-    """The job is complete; its row is deleted."""
+    """The job is complete; its row is deleted.
+
+    `result` goes to the parent of a flow's child, and is kept as the job's own for `result_ttl_ms` (0: not at all).
+    """
+
+    result: bytes | str = b""
+    result_ttl_ms: int = 0
+
+    def __post_init__(self) -> None:
+        payload_of(self.result)
+        milliseconds("Done result_ttl_ms", self.result_ttl_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +57,14 @@ class Retry(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class Later(Outcome):
-    """Not now: the job runs again after `delay_ms`, and no attempt is spent."""
+    """Not now: the job runs again after `delay_ms`, and no attempt is spent.
+
+    With `yield_time` this consumer leaves the queue's time to another one until its next beat: for a job that it will
+    never run, as in a rolling deploy, and that it would otherwise be the first to claim again.
+    """
 
     delay_ms: int
+    yield_time: bool = False
 
     def __post_init__(self) -> None:
         integer("Later delay_ms", self.delay_ms, least=0, most=MAX_DELAY_MS)

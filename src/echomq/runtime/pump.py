@@ -1,4 +1,4 @@
-"""The pump: makes due jobs claimable and fires due recurrences; opt-in where no consumer does it."""
+"""The pump: promotes, fires recurrences, delivers the outbox, keeps the morgue; opt-in where no consumer does it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from echomq.protocol.keys import check_queue
 from echomq.protocol.repeat import Due, Fired, Firing
 from echomq.runtime.dial import Dial
 from echomq.runtime.loops import BEAT_MS, Loop, log
+from echomq.runtime.outbox import Outbox
+from echomq.runtime.retention import RETAIN_BEATS, Retention
 from echomq.wire import AsyncConnector
 
 PROMOTE_BATCH: Final = 100
@@ -76,13 +78,17 @@ class Recurrences:
 
 
 class Pump(Loop):
-    """Promotes and fires recurrences once a beat, for a queue whose consumers do not. It does not reap."""
+    """Does what a queue's consumers do beside their jobs, once a beat, for a queue that has none. It does not reap."""
 
     def __init__(self, dial: Dial, queue: str, *, beat_ms: int = BEAT_MS, batch: int = PROMOTE_BATCH) -> None:
         super().__init__(dial, beat_ms=beat_ms)
         self._queue = check_queue(queue)
         self._batch = integer("batch", batch, least=1)
         self._recurrences = Recurrences(queue)
+        self._retention = Retention(queue)
+        self._count = 0
+        self.outbox = Outbox(queue)
+        """With what it has delivered and set aside."""
 
     @property
     def name(self) -> str:
@@ -90,7 +96,14 @@ class Pump(Loop):
         return f"{self._queue}:pump"
 
     async def beat(self) -> None:
-        """Promote until nothing is due, then fire what is due on this host's clock; the server's holds the line."""
+        """Promote until nothing is due, fire what is due on this host's clock (the server holds the line), deliver.
+
+        Every thirtieth beat also looks at the morgue.
+        """
         conn = await self.conn()
         await promote_due(conn, self._queue, self._batch)
         await self._recurrences.fire(conn, wall_clock_ms())
+        await self.outbox.deliver(conn)
+        if self._count % RETAIN_BEATS == 0:
+            await self._retention.apply(conn)
+        self._count += 1

@@ -9,6 +9,9 @@ from echomq.protocol.keys import check_queue
 from echomq.runtime.loops import log
 from echomq.wire import AsyncConnector
 
+RETAIN_BEATS: Final = 30
+"""Beats from one look into the morgue to the next."""
+
 BUDGET: Final = 500
 """Dead jobs that one step looks at or purges."""
 

@@ -12,11 +12,12 @@ from echomq.protocol.backoff import Policy, check_policy, delay_ms
 from echomq.protocol.call import Call
 from echomq.protocol.checks import integer
 from echomq.protocol.errors import ServerError, StaleTokenError
+from echomq.protocol.jobs import Finished
 from echomq.protocol.metrics import row
-from echomq.protocol.replies import Completion, Retried
+from echomq.protocol.replies import Claimed, Completion, Retried
 from echomq.runtime.hand import Held
 from echomq.runtime.loops import log
-from echomq.runtime.outcome import MAX_DELAY_MS, Bury, Done, Later, Outcome, Released, Retry, bounded
+from echomq.runtime.outcome import DONE, MAX_DELAY_MS, Bury, Done, Later, Outcome, Released, Retry, bounded
 from echomq.wire import AsyncConnector
 
 _FALLBACK_MS: Final = 1_000
@@ -74,6 +75,8 @@ class Settler:
         """Something has died, or was completed with a signal to a parent in another queue."""
         self.doubtful = False
         """A failure was sent and not answered: `clear_doubts` before the next `take`."""
+        self.yielded = False
+        """A job was put off that asks this consumer to leave the time to another one."""
         self._trouble: EchoMQError | None = None
 
     def take(self, limit: int) -> tuple[Batch, list[Call[Any]]]:
@@ -84,7 +87,10 @@ class Settler:
         single = [held for held in taken if type(held.outcome) is not Done] if len(done) < len(taken) else []
         calls: list[Call[Any]] = [self._call(held) for held in single]
         if done:
-            pairs = [(held.job.id, held.job.attempts) for held in done]
+            pairs = [
+                (held.job.id, held.job.attempts) if held.outcome is DONE else _finished(held.job, held.outcome)
+                for held in done
+            ]
             calls.insert(0, jobs.complete_many(self._queue, pairs))
         self.leaving += len(taken)
         return Batch(done, single), calls
@@ -181,6 +187,7 @@ class Settler:
             log.warning("job %s of %s failed (%d): %s", job.id, self._queue, job.failures + 1, _first_line(outcome))
         elif isinstance(outcome, Later):
             self.tally.snoozed += 1
+            self.yielded |= outcome.yield_time
         elif isinstance(outcome, Released):
             self.tally.released += 1
         self._held.discard(held)
@@ -205,6 +212,11 @@ class Settler:
         else:
             log.warning("job %s of %s: %s came too late: %s", held.job.id, self._queue, what, error)
         self._held.discard(held)
+
+
+def _finished(job: Claimed, outcome: Outcome | None) -> Finished:
+    assert isinstance(outcome, Done)
+    return Finished(job.id, job.attempts, outcome.result, outcome.result_ttl_ms)
 
 
 def _first_line(outcome: Outcome | None) -> str:

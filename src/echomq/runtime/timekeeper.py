@@ -4,7 +4,8 @@ Of all the consumers that park on a queue one keeps its time, so that a run-at d
 
 * a consumer keeps the time from its start, when a token wakes it, when it parks after work, and when it finds at
   its beat that something is overdue;
-* it stops when its timer finds that another one was first, and when it hands the time on because its slots are full.
+* it stops when its timer finds that another one was first, and when it hands the time on because its slots are full;
+* it leaves the time to the others until its next beat, whatever it hears, when a job asks for that.
 
 One that does not keep the time looks at its beats only, so a keeper that dies costs one beat, once.
 """
@@ -25,10 +26,12 @@ class Timekeeper:
     Instants named `at` are seconds on the event loop's clock.
     """
 
-    __slots__ = ("_ahead_ms", "_learnt_at", "keeps", "next_ms", "stuck_ms")
+    __slots__ = ("_ahead_ms", "_learnt_at", "keeps", "next_ms", "stuck_ms", "yields")
 
     def __init__(self) -> None:
         self.keeps = True
+        self.yields = False
+        """The time is left to the others until the next beat."""
         self.next_ms: int | None = None
         """The earliest run-at that a claim has reported, on the server's clock."""
         self.stuck_ms: int | None = None
@@ -58,7 +61,7 @@ class Timekeeper:
     @property
     def waiting(self) -> bool:
         """Whether a run-at is known that is worth a timer."""
-        return self.next_ms is not None and self.next_ms != self.stuck_ms
+        return self.next_ms is not None and self.next_ms != self.stuck_ms and not self.yields
 
     def due(self, at: float) -> bool:
         """Whether the next run-at has come at `at`."""

@@ -110,6 +110,7 @@ class Turns:
         beat = alone and now >= self.beat_at
         if beat:
             time.stuck_ms = None
+            time.yields = False
         due = alone and time.due(now)
         free = 0 if draining else min(self.free(), self._share)
         batch, calls = self._settler.take(self._share)
