@@ -20,22 +20,29 @@ from echomq.protocol import admin, flows, jobs, metrics
 from echomq.protocol.call import Call, Plan
 from echomq.protocol.flows import Node, OnDeath
 from echomq.protocol.replies import Admission, Claimed, Completion, State
-from support.runner import Runner, Scene
+from support.runner import Scene
 from support.servers import Server
 
 JOB_ID = "JOB0NgWEfAEJfs"
 
 
+def beside(scene: Scene, name: str) -> Scene:
+    """Another queue, whose ids come from the same mint."""
+    other = Scene(scene.runner, scene.queue + name)
+    other.minter, other.mint = scene.minter, scene.mint
+    return other
+
+
 @pytest.fixture
-def other(runner: Runner, queue: str) -> Scene:
+def other(scene: Scene) -> Scene:
     """The queue of the children."""
-    return Scene(runner, queue + "-children")
+    return beside(scene, "-children")
 
 
 @pytest.fixture
-def third(runner: Runner, queue: str) -> Scene:
-    """Another queue."""
-    return Scene(runner, queue + ":+ü")
+def third(scene: Scene) -> Scene:
+    """A queue with a difficult name."""
+    return beside(scene, ":+ü")
 
 
 def node(scene: Scene, *children: Node, dies: OnDeath = OnDeath.FAIL_PARENT) -> Node:

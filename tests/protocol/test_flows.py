@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from echomq.identity.errors import IdError
-from echomq.protocol import admin, flows, jobs, metrics
+from echomq.protocol import admin, flows, jobs, metrics, morgue
 from echomq.protocol.errors import InvalidInputError, KindError, QueueNameError
 from echomq.protocol.flows import Node, OnDeath
 from echomq.protocol.replies import Admission, Claimed, Completion, State
@@ -367,7 +367,7 @@ def test_a_child_that_dies_again_kills_the_held_parent_again(scene: Scene) -> No
     assert scene.run(flows.failures(scene.queue, root.id)) == {child.id: b"second"}
 
 
-@pytest.mark.parametrize("how", ["removed", "purged"])
+@pytest.mark.parametrize("how", ["removed", "purged", "purged by hand"])
 def test_what_becomes_of_a_dead_child_does_not_change_the_record(scene: Scene, how: str) -> None:
     child = node(scene)
     root = node(scene, child)
@@ -376,6 +376,8 @@ def test_what_becomes_of_a_dead_child_does_not_change_the_record(scene: Scene, h
     die(scene, child)
     if how == "removed":
         scene.run(admin.remove_job(scene.queue, child.id))
+    elif how == "purged by hand":
+        scene.run(morgue.purge(scene.queue, [child.id]))
     else:
         scene.run(admin.set_retention(scene.queue, dead_max=1, dead_age_ms=None))
         scene.run(admin.retain(scene.queue))
@@ -384,7 +386,7 @@ def test_what_becomes_of_a_dead_child_does_not_change_the_record(scene: Scene, h
     assert scene.run(metrics.counts(scene.queue)).failed == 2
 
 
-@pytest.mark.parametrize("how", ["removed", "purged"])
+@pytest.mark.parametrize("how", ["removed", "purged", "purged by hand"])
 def test_a_held_parent_does_not_wait_for_a_dead_child_that_is_gone(scene: Scene, how: str) -> None:
     child = node(scene)
     root = node(scene, child)
@@ -394,11 +396,13 @@ def test_a_held_parent_does_not_wait_for_a_dead_child_that_is_gone(scene: Scene,
     scene.run(admin.reprocess_job(scene.queue, root.id))
     if how == "removed":
         scene.run(admin.remove_job(scene.queue, child.id))
+    elif how == "purged by hand":
+        scene.run(morgue.purge(scene.queue, [child.id]))
     else:
         scene.run(admin.set_retention(scene.queue, dead_max=0, dead_age_ms=None))
         scene.run(admin.retain(scene.queue, budget=1))
     assert state(scene, root) is State.DEAD
-    assert list(scene.run(flows.failures(scene.queue, root.id)).values()) == [how.encode()]
+    assert list(scene.run(flows.failures(scene.queue, root.id)).values()) == [how.split()[0].encode()]
 
 
 def test_a_signal_to_a_parent_that_is_gone_is_dropped(scene: Scene) -> None:
