@@ -1,7 +1,7 @@
 """The first program: a job, and a way to send it.
 
-    python examples/quickstart.py                       sends three greetings
-    echomq worker examples.quickstart:mq --burst        runs them
+python examples/quickstart.py                       sends three greetings
+echomq worker examples.quickstart:mq --burst        runs them
 """
 
 from echomq import EchoMQ

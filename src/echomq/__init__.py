@@ -6,7 +6,7 @@ The public face: it defines nothing, and imports each name when it is first used
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from echomq.identity.version import __version__ as __version__
 
 __all__ = [
     "EchoMQ",

@@ -54,8 +54,7 @@ def _refusal(text: object, namespace: str = "") -> IdError:
     """What is wrong with something that is not an id, or not one of that namespace."""
     kind = f"{namespace} id" if namespace else "branded id"
     allowed = (
-        f"{namespace or 'three letters A-Z'} and 11 characters of 0-9A-Za-z not above {base62.LAST}, "
-        f"{LENGTH} in all"
+        f"{namespace or 'three letters A-Z'} and 11 characters of 0-9A-Za-z not above {base62.LAST}, {LENGTH} in all"
     )
     if not isinstance(text, str):
         return IdError(f"{kind} must be str, not {type(text).__name__}: {text!r}; allowed is {allowed}")

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from echomq import __version__
 from echomq.identity.minter import wall_clock_ms
+from echomq.identity.version import __version__
 from echomq.protocol import workers
 from echomq.protocol.call import Call
 from echomq.protocol.keys import check_queue
