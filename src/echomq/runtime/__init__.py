@@ -13,6 +13,7 @@ from echomq.runtime.runner import Handler, InThread, Router
 from echomq.runtime.settle import Tally
 from echomq.runtime.signals import Signal
 from echomq.runtime.stalled import StalledSweep
+from echomq.runtime.telemetry import Step, Telemetry, hub
 
 __all__ = [
     "Bury",
@@ -32,7 +33,10 @@ __all__ = [
     "Router",
     "Signal",
     "StalledSweep",
+    "Step",
     "Tally",
+    "Telemetry",
     "current_token",
+    "hub",
     "identity",
 ]

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.backoff import Fixed, Policy, delay_ms
+from echomq.protocol.call import Call
 from echomq.protocol.checks import integer
 from echomq.protocol.jobs import LEASE_MS
 from echomq.protocol.keys import check_queue
@@ -27,10 +28,12 @@ from echomq.runtime.legs import Legs
 from echomq.runtime.loops import BEAT_MS, Loop, say
 from echomq.runtime.outcome import RELEASED, Bury
 from echomq.runtime.presence import Identity, Presence, identity
+from echomq.runtime.publishing import Publisher
 from echomq.runtime.pump import PROMOTE_BATCH, Recurrences
 from echomq.runtime.runner import Handler, Runner, check_handler
 from echomq.runtime.settle import Settler, Tally
 from echomq.runtime.signals import Signal
+from echomq.runtime.telemetry import Started, Telemetry, WorkerStarted, WorkerStopped, hub
 from echomq.runtime.turns import Turns
 
 T = TypeVar("T")
@@ -49,6 +52,7 @@ class Consumer(Loop):
     event loop may stand still before the leases are given up (ten leases unless given). `on_lost(job)` is called on
     the loop when the lease of a job in hand turns out to be lost, `on_cancel(job, reason)` when its cancel token is
     set; with `interrupt` its coroutine is cancelled too. `who`: its entry in the registry of workers.
+    `watch` is told every step; with `events` they are published on the queue's channel too (protocol §10).
     """
 
     def __init__(
@@ -71,6 +75,8 @@ class Consumer(Loop):
         on_cancel: Callable[[Claimed, str], None] | None = None,
         interrupt: bool = False,
         who: Identity | None = None,
+        watch: Telemetry = hub,
+        events: bool = False,
     ) -> None:
         super().__init__(dial, beat_ms=beat_ms)
         self._queue = check_queue(queue)
@@ -87,7 +93,11 @@ class Consumer(Loop):
         self._who = who or identity((queue,))
         self._recurrences = Recurrences(queue) if pump else None
         self._held: set[Held] = set()
-        self._settler = Settler(queue, retry_delay=retry_delay, max_attempts=max_attempts, held=self._held)
+        # Its own when it publishes, since its own connection does.
+        self._watch = Telemetry(watch.emit, Publisher(self._publish)) if events else watch
+        self._settler = Settler(
+            queue, retry_delay=retry_delay, max_attempts=max_attempts, held=self._held, watch=self._watch
+        )
         self._turns = Turns(
             queue,
             self._settler,
@@ -97,6 +107,7 @@ class Consumer(Loop):
             beat_ms=beat_ms,
             max_stalled=max_stalled,
             batch=promote_batch,
+            watch=self._watch,
         )
         self._offered = self._passed = False
         self._listening = True
@@ -143,6 +154,7 @@ class Consumer(Loop):
             raise InvalidInputError(f"{self.name} was started already; build another one")
         gear = await self._open()
         self._task = gear.loop.create_task(self._run(), name=f"echomq {self.name}")
+        self._watch.emit(WorkerStarted(self._queue, self._who.name))
 
     async def stop(self, grace_ms: int = GRACE_MS) -> None:
         """Claim no more, wait up to `grace_ms` for the running jobs, then cancel them and hand them back.
@@ -213,6 +225,7 @@ class Consumer(Loop):
         if self._owns_keeper:
             await self._keeper.stop()
         await gear.close()
+        self._watch.emit(WorkerStopped(self._queue, self._who.name))
         for flight in self._turns.flying:
             if flight.landed(self._nudge.set):
                 flight.answers()  # looked at, so that asyncio does not complain of it
@@ -258,6 +271,10 @@ class Consumer(Loop):
         ):
             self._wishes[wish[0]] = wish[1]
 
+    def _publish(self, call: Call[None]) -> asyncio.Future[None]:
+        assert self._gear is not None
+        return self._gear.conn.submit(call)
+
     def _to_end(self, held: Held) -> None:
         """The cancel token of a job in hand was set."""
         gear = self._gear
@@ -290,6 +307,7 @@ class Consumer(Loop):
             self._offered = True
             gear.push_token()
         add, start, wishes = self._held.add, gear.runner.start, self._wishes
+        observed = bool(self._watch.observers)
         for job in jobs:
             held = Held(job)
             add(held)
@@ -298,6 +316,8 @@ class Consumer(Loop):
                 held.outcome = Bury(reason)
                 self._ended(held)
             elif self._drain is None:
+                if observed:
+                    self._watch.emit(Started(self._queue, job.id, job.failures + 1))
                 start(held)
             else:
                 held.outcome = RELEASED

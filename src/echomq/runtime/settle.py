@@ -18,6 +18,8 @@ from echomq.protocol.replies import Claimed, Completion, Retried
 from echomq.runtime.hand import Held
 from echomq.runtime.loops import log
 from echomq.runtime.outcome import DONE, MAX_DELAY_MS, Bury, Done, Later, Outcome, Released, Retry, bounded
+from echomq.runtime.telemetry import Cancelled, Completed, Dead, Delayed, Failed, Telemetry, hub
+from echomq.runtime.telemetry import Retried as RetriedStep
 from echomq.wire import AsyncConnector
 
 _FALLBACK_MS: Final = 1_000
@@ -62,11 +64,13 @@ class Settler:
         retry_delay: Policy,
         max_attempts: int,
         held: set[Held],
+        watch: Telemetry = hub,
     ) -> None:
         self._queue = queue
         self._retry_delay = check_policy(retry_delay)
         self._max_attempts = integer("max_attempts", max_attempts, least=1)
         self._held = held
+        self._watch = watch
         self.waiting: list[Held] = []
         self.leaving = 0
         """Jobs whose settlement is under way."""
@@ -163,6 +167,9 @@ class Settler:
         if verdicts.count(Completion.RETIRED) == len(done):  # the hot path: no loop in Python
             self.tally.completed += len(done)
             self._held.difference_update(done)
+            if self._watch.observers:
+                for held in done:
+                    self._watch.emit(Completed(self._queue, held.job.id, held.job.failures + 1))
             return
         for held, verdict in zip(done, verdicts, strict=True):
             if verdict is Completion.SIGNALLED:
@@ -174,9 +181,13 @@ class Settler:
             else:
                 self.tally.completed += 1
                 self._held.discard(held)
+                if self._watch.observers:
+                    self._watch.emit(Completed(self._queue, held.job.id, held.job.failures + 1))
 
     def _confirmed(self, held: Held, verdict: object) -> None:
         job, outcome = held.job, held.outcome
+        if self._watch.observers:
+            self._report(held, verdict)
         if verdict is Retried.DEAD:
             self.tally.buried += 1
             self.signalled = True
@@ -191,6 +202,21 @@ class Settler:
         elif isinstance(outcome, Released):
             self.tally.released += 1
         self._held.discard(held)
+
+    def _report(self, held: Held, verdict: object) -> None:
+        queue, job, outcome, emit = self._queue, held.job, held.outcome, self._watch.emit
+        attempt = job.failures + 1
+        if isinstance(outcome, Later):
+            emit(Delayed(queue, job.id, outcome.delay_ms))
+        elif isinstance(outcome, Retry | Bury):
+            if isinstance(outcome, Retry):
+                emit(Failed(queue, job.id, attempt, outcome.error))
+            if verdict is Retried.SCHEDULED:
+                emit(RetriedStep(queue, job.id, attempt, outcome.error))
+            elif held.reason is not None and outcome.error == held.reason:
+                emit(Cancelled(queue, job.id, held.reason))
+            else:
+                emit(Dead(queue, job.id, outcome.error))
 
     def _failed(self, held: Held, error: EchoMQError) -> None:
         """A refusal is the end of it; anything else waits for the next flight."""

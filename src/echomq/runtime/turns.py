@@ -13,11 +13,12 @@ from echomq.identity.errors import EchoMQError
 from echomq.protocol import jobs
 from echomq.protocol.call import Call, Reply
 from echomq.protocol.keys import keys
-from echomq.protocol.replies import Claimed, Claims, Sweep, as_int, as_list
+from echomq.protocol.replies import Claimed, Claims, Idle, Sweep, as_int, as_list
 from echomq.runtime.flight import Flight
 from echomq.runtime.hand import Held
 from echomq.runtime.settle import Settler
 from echomq.runtime.stalled import LIMIT, report
+from echomq.runtime.telemetry import Dead, LimitHit, Stalled, Telemetry, hub
 from echomq.runtime.timekeeper import Timekeeper
 from echomq.wire import AsyncConnector
 
@@ -44,10 +45,12 @@ class Turns:
         beat_ms: int,
         max_stalled: int,
         batch: int,
+        watch: Telemetry = hub,
     ) -> None:
         self._queue = queue
         self._settler = settler
         self._held = held
+        self._watch = watch
         self._concurrency = concurrency
         self._lease_ms = lease_ms
         self._beat_s = beat_ms / 1_000
@@ -158,6 +161,8 @@ class Turns:
                 time.learn(claims, flight.sent_at, now)
                 self.last = claims
                 self.hungry = claims.idle is None or self.tokens != flight.tokens
+                if self._watch.observers and claims.idle in (Idle.CEILING, Idle.RATE):
+                    self._watch.emit(LimitHit(self._queue, claims.idle))
                 if claims.jobs:
                     self.worked = True
                     start(claims.jobs)
@@ -169,11 +174,20 @@ class Turns:
         if isinstance(swept, Sweep):
             report(self._queue, swept)
             self._settler.signalled |= bool(swept.dead)
+            if self._watch.observers:
+                self._report(swept)
             more = len(swept.recovered) + len(swept.dead) >= LIMIT
             self.beat_at = now if more else now + self._beat_s
             if time.due(now):
                 time.keeps = True  # overdue at a beat: whoever kept the time is gone
         return isinstance(promoted, int) and self._unexplained(flight, promoted, now)
+
+    def _report(self, swept: Sweep) -> None:
+        for job_id in swept.recovered:
+            self._watch.emit(Stalled(self._queue, job_id, dead=False))
+        for job_id in swept.dead:
+            self._watch.emit(Stalled(self._queue, job_id, dead=True))
+            self._watch.emit(Dead(self._queue, job_id, "stalled"))
 
     def _unexplained(self, flight: Flight, promoted: int, now: float) -> bool:
         time = self.time
