@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from echomq.protocol.replies import Claimed
-from echomq.runtime import Later, Retry
+from echomq.runtime import Consumer, Later, Retry
+from echomq.runtime.drain import FAREWELL_S
 from support.desk import Desk, until
 
 MINUTE = 60_000
@@ -223,3 +224,23 @@ async def test_a_drain_ends_while_the_server_is_gone(start_server, queue) -> Non
         server.start()
         desk.reconnect()
         assert desk.size("active") == 1, "its lease will lapse"
+
+
+async def test_a_drain_whose_server_is_gone_ends_within_its_farewell(start_server, queue) -> None:
+    server = start_server(aof=True)
+    with Desk(server, queue) as desk:
+        desk.enqueue(count=3)
+
+        async def handler(job: Claimed) -> None:
+            desk.seen.append(job)
+            await asyncio.Event().wait()
+
+        consumer = Consumer(desk.dial, desk.queue, handler, concurrency=3)
+        await consumer.start()
+        await until(lambda: len(desk.seen) == 3)
+        server.kill9()
+        began = asyncio.get_running_loop().time()
+        await consumer.stop(grace_ms=0)
+        # Its cancelled coroutines end at once; what is left is the farewell, and room for a slow machine.
+        assert asyncio.get_running_loop().time() - began < FAREWELL_S + 1.0
+        server.start()

@@ -219,8 +219,9 @@ class Consumer(Loop):
             self._gear = Gear(conn, hand, runner, ear, legs, loop)
         return self._gear
 
-    async def _close(self, gear: Gear) -> None:
-        await gear.farewell()
+    async def _close(self, gear: Gear, *, farewell: bool) -> None:
+        if farewell:
+            await gear.farewell()
         self._keeper.remove(gear.hand)
         if self._owns_keeper:
             await self._keeper.stop()
@@ -345,7 +346,7 @@ class Consumer(Loop):
                 say(self.name, error, streak, pause_ms)
                 self.degraded.fire()
                 await self._rest(gear, pause_ms)
-        await self._whole(gear, self._close(gear))
+        await self._whole(gear, self._close(gear, farewell=not streak and not self._held))
 
     async def _drained(self, gear: Gear, drain: Drain, *, degraded: bool) -> bool:
         """Take the drain a step further; True when it is over."""

@@ -15,7 +15,10 @@ CANCEL_S: Final = 1.0
 """How long a cancelled coroutine may clean up before its job is handed back over its head."""
 
 FAREWELL_S: Final = 2.0
-"""How long the last settlements are tried; then the leases lapse by themselves."""
+"""How long the last settlements are tried, those of threads in the second half; then the leases lapse by themselves.
+
+So a drain whose server is gone ends `CANCEL_S` and `FAREWELL_S` after its grace at the latest.
+"""
 
 
 class Phase(Enum):
@@ -42,6 +45,7 @@ class Drain:
         self._ended = ended
         self._until = now + grace_s
         self._patience_s = CANCEL_S
+        self._over_at = float("inf")
         self.phase = Phase.GRACE
 
     @property
@@ -77,12 +81,12 @@ class Drain:
             self.phase, self._until = Phase.CANCELLED, now + self._patience_s
         if self.phase is Phase.CANCELLED and (now >= self._until or not self._running()):
             self._give_back(self._running())
-            self.phase, self._until = Phase.THREADS, now + FAREWELL_S
+            self.phase, self._until, self._over_at = Phase.THREADS, now + FAREWELL_S / 2, now + FAREWELL_S
         if self.phase is Phase.THREADS and (
             now >= self._until or degraded or len(self._hand.held) == len(self._runner.threaded)
         ):
             self._give_back(list(self._runner.threaded))
-            self.phase, self._until = Phase.FAREWELL, now + FAREWELL_S
+            self.phase, self._until = Phase.FAREWELL, self._over_at
         if self.phase is Phase.FAREWELL and now >= self._until:
             log.warning(
                 "queue %s: %d jobs could not be settled; their leases will lapse",

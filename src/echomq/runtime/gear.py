@@ -44,6 +44,7 @@ class Gear:
 
     async def close(self) -> None:
         """End the threads and the connections."""
+        await self.legs.end()
         self.runner.close()
         await self.ear.close()
         await self.conn.close()

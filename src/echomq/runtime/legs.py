@@ -68,6 +68,12 @@ class Legs:
         if self._task is not None:
             await asyncio.wait((self._task,))
 
+    async def end(self) -> None:
+        """Give up what is under way: it is safe to be done again by another."""
+        if self._task is not None:
+            self._task.cancel()
+            await self.rest()
+
     async def farewell(self, conn: AsyncConnector) -> None:
         """Deliver what the last settlements have signalled, and take the worker out of the registry."""
         await self.rest()
