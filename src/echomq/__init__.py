@@ -1,7 +1,8 @@
 """EchoMQ for Python: jobs that run on time, on Valkey or Redis.
 
 The public face: it defines nothing, and imports each name when it is first used. All errors are in
-`echomq.errors`; the verbs are in `echomq.jobs`, `echomq.repeat` and `echomq.metrics`.
+`echomq.errors`; the verbs are in `echomq.jobs`, `echomq.lanes`, `echomq.flows`, `echomq.repeat`, `echomq.admission`,
+`echomq.admin`, `echomq.metrics`, `echomq.workers` and `echomq.audit`.
 """
 
 from typing import TYPE_CHECKING
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING
 from echomq.identity.version import __version__ as __version__
 
 __all__ = [
+    "Cancellation",
+    "Cancelled",
+    "Dedup",
     "EchoMQ",
     "EchoMQError",
     "Exponential",
@@ -16,29 +20,47 @@ __all__ = [
     "InvalidInputError",
     "Jitter",
     "Job",
+    "JobContext",
+    "Lane",
     "Snooze",
+    "State",
     "Worker",
     "aconnect",
+    "admin",
+    "admission",
+    "audit",
     "connect",
+    "current_job",
     "errors",
+    "flows",
     "jobs",
+    "lanes",
     "metrics",
     "mint",
     "repeat",
+    "workers",
 ]
 
 if TYPE_CHECKING:
-    from echomq import errors, jobs, metrics, repeat
-    from echomq.app.control import Snooze
+    from echomq import admin, admission, audit, errors, flows, jobs, lanes, metrics, repeat, workers
+    from echomq.app.context import JobContext, current_job
+    from echomq.app.control import Cancelled, Snooze
     from echomq.app.echomq import EchoMQ
     from echomq.app.handles import Job
+    from echomq.app.lanes import Lane
+    from echomq.app.options import Dedup
     from echomq.app.worker import Worker
     from echomq.identity.errors import EchoMQError, InvalidInputError
     from echomq.identity.minter import mint
+    from echomq.protocol.admin import Cancellation
     from echomq.protocol.backoff import Exponential, Fixed, Jitter
+    from echomq.protocol.replies import State
     from echomq.wire import aconnect, connect
 else:
     _HOMES = {
+        "Cancellation": "echomq.protocol.admin",
+        "Cancelled": "echomq.app.control",
+        "Dedup": "echomq.app.options",
         "EchoMQ": "echomq.app.echomq",
         "EchoMQError": "echomq.identity.errors",
         "Exponential": "echomq.protocol.backoff",
@@ -46,10 +68,14 @@ else:
         "InvalidInputError": "echomq.identity.errors",
         "Jitter": "echomq.protocol.backoff",
         "Job": "echomq.app.handles",
+        "JobContext": "echomq.app.context",
+        "Lane": "echomq.app.lanes",
         "Snooze": "echomq.app.control",
+        "State": "echomq.protocol.replies",
         "Worker": "echomq.app.worker",
         "aconnect": "echomq.wire",
         "connect": "echomq.wire",
+        "current_job": "echomq.app.context",
         "mint": "echomq.identity.minter",
     }
 

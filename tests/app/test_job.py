@@ -224,5 +224,5 @@ def test_the_environment_names_the_server_where_the_code_does_not(monkeypatch: p
 
 
 def test_a_backoff_is_a_value_or_a_function(mq: EchoMQ) -> None:
-    assert mq.job(name="a", backoff=Fixed(5))(lambda: None).options.backoff == Fixed(5)
-    assert mq.job(name="b", backoff=lambda n: n)(lambda: None).options.max_attempts == 3
+    assert mq.job(name="a", backoff=Fixed(5))(lambda: None).defaults.backoff == Fixed(5)
+    assert mq.job(name="b", backoff=lambda n: n)(lambda: None).defaults.max_attempts == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from echomq.app.times import Span, span_ms
+from echomq.identity.errors import InvalidInputError
 
 
 class Snooze(Exception):  # noqa: N818  (an instruction, not an error)
@@ -28,3 +29,17 @@ class Snooze(Exception):  # noqa: N818  (an instruction, not an error)
         span = Span(weeks, days, hours, minutes, seconds, milliseconds)
         self.delay_ms = span_ms("Snooze", delay, span)
         super().__init__(f"again in {self.delay_ms} ms")
+
+
+class Cancelled(Exception):  # noqa: N818  (an instruction, not an error)
+    """Raised inside a job: it ends here, and goes to the morgue as cancelled. No attempt follows.
+
+    `current_job().raise_if_cancelled()` raises it when somebody has cancelled the job; a job may also raise it by
+    itself: `raise Cancelled("the order is gone")`.
+    """
+
+    def __init__(self, reason: str = "cancelled", /) -> None:
+        if not isinstance(reason, str):
+            raise InvalidInputError(f"the reason of Cancelled must be str, not {type(reason).__name__}: {reason!r}")
+        self.reason = reason
+        super().__init__(reason)

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Mapping
 from contextvars import copy_context
 from typing import Any, Final
 
-from echomq.app.control import Snooze
+from echomq.app.context import JobContext
+from echomq.app.control import Cancelled, Snooze
 from echomq.app.envelope import Envelope, decode
 from echomq.app.errors import EnvelopeError
 from echomq.app.job import JobFunction
@@ -18,7 +19,8 @@ from echomq.app.patience import Patience, nearest
 from echomq.identity.minter import wall_clock_ms
 from echomq.protocol.backoff import delay_ms
 from echomq.protocol.replies import Claimed
-from echomq.runtime.outcome import DONE, Bury, Later, Outcome, Retry, failure_text
+from echomq.runtime.cancel import LOST, JobCancelledError, current
+from echomq.runtime.outcome import DONE, RELEASED, Bury, Later, Outcome, Retry, failure_text
 from echomq.runtime.runner import InThread
 
 log: Final = logging.getLogger("echomq.worker")
@@ -33,7 +35,7 @@ class Dispatch:
         self.in_threads = set[Run]()
         """Calls of plain functions that have not returned."""
 
-    def route(self, claimed: Claimed) -> Outcome | InThread | Awaitable[Outcome]:
+    def route(self, queue: str, claimed: Claimed) -> Outcome | InThread | Awaitable[Outcome]:
         """An outcome at once for what cannot be run, else the work: awaited, or in a thread."""
         try:
             envelope = decode(claimed.payload)
@@ -45,7 +47,7 @@ class Dispatch:
             args, kwargs = job.arguments.incoming(envelope.args, envelope.kwargs)
         except EnvelopeError as error:
             return Bury(str(error))
-        run = Run(claimed, job, envelope)
+        run = Run(claimed, job, envelope, JobContext(job.mq, queue, claimed, envelope, current.get(None)))
         if job.is_coroutine:
             return run.awaited(args, kwargs)
         # The context of the loop at this moment, as `asyncio.to_thread` would hand it on.
@@ -65,15 +67,16 @@ class Dispatch:
         if wait_ms is None:
             return Bury(f"unknown job {name!r}; this worker knows: {near}")
         log.warning("%s: unknown job %r, again in %d ms; this worker knows: %s", claimed.id, name, wait_ms, near)
-        return Later(wait_ms)
+        return Later(wait_ms, yield_time=True)
 
 
 class Run:
     """One call of a job's function, and its outcome."""
 
-    __slots__ = ("_claimed", "_envelope", "_job", "_started")
+    __slots__ = ("_claimed", "_context", "_envelope", "_job", "_started")
 
-    def __init__(self, claimed: Claimed, job: JobFunction[..., Any], envelope: Envelope) -> None:
+    def __init__(self, claimed: Claimed, job: JobFunction[..., Any], envelope: Envelope, context: JobContext) -> None:
+        self._context = context
         self._claimed = claimed
         self._job = job
         self._envelope = envelope
@@ -86,6 +89,7 @@ class Run:
     def called(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Calls a plain function. What it gives to be awaited is handed back to the loop, to be awaited there."""
         self._started = time.perf_counter()
+        self._context.enter()
         try:
             value = self._job.function(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001  (a SystemExit in a job is the job's failure)
@@ -93,6 +97,7 @@ class Run:
         return self._await(value) if inspect.isawaitable(value) else self._done()
 
     async def _await(self, work: Any) -> Outcome:
+        self._context.enter()
         timeout_ms = self._envelope.timeout_ms
         limit: asyncio.Timeout | None = None
         try:
@@ -121,8 +126,11 @@ class Run:
         if isinstance(error, Snooze):
             log.info("%s snoozes for %d ms, %s", self._who(), error.delay_ms, self._took())
             return Later(error.delay_ms)
+        if isinstance(error, Cancelled | JobCancelledError):
+            log.info("%s ends, cancelled, %s", self._who(), self._took())
+            return self._cancelled(error)
         failures = self._claimed.failures + 1
-        most = self._envelope.max_attempts or self._job.options.max_attempts
+        most = self._envelope.max_attempts or self._job.defaults.max_attempts
         if error.__traceback__ is not None:
             # The first frame is ours, and says nothing.
             error.__traceback__ = error.__traceback__.tb_next
@@ -131,8 +139,14 @@ class Run:
         log.info("%s failed, %s", self._who(), self._took())
         return Retry(failure_text(error), delay_ms=wait_ms, max_attempts=most)
 
+    def _cancelled(self, error: Exception) -> Outcome:
+        if self._context.reason == LOST:
+            return RELEASED  # nobody's wish: whoever has the job by now settles it, and this is refused
+        reason = str(error)
+        return Bury(reason if reason.startswith("cancelled") else f"cancelled: {reason}")
+
     def _backoff_ms(self, failures: int) -> int:
-        policy = self._job.options.backoff
+        policy = self._job.defaults.backoff
         try:
             return delay_ms(policy, failures)
         except Exception:

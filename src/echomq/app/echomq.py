@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
 from echomq.app.connections import Connections
 from echomq.app.errors import BlockingCallWarning, JobDefinitionError
-from echomq.app.job import CoroutineJob, JobFunction, JobOptions, PlainJob, When, check_function
+from echomq.app.job import CoroutineJob, JobFunction, JobOptions, PlainJob, check_function
+from echomq.app.lanes import Lane
 from echomq.app.naming import job_name
+from echomq.app.options import Options
 from echomq.identity.errors import EchoMQError
 from echomq.identity.minter import mint
+from echomq.protocol import admin
+from echomq.protocol.admin import Cancellation
+from echomq.protocol.admission import Admitted
 from echomq.protocol.backoff import Fixed, Policy, check_policy
 from echomq.protocol.call import Call, Plan
 from echomq.protocol.checks import MAX_PAYLOAD, integer, name_of
@@ -154,13 +159,28 @@ class EchoMQ:
         """Runs a verb, awaited."""
         return await (await self.aconnection()).run(call)
 
-    def admit(self, name: str, queue: str, payload: bytes, when: When) -> str:
-        """Sends a payload under a fresh id, which is returned."""
-        return self.run(_admission(name, queue, payload, when))
+    def admit(self, name: str, queue: str, payload: bytes, options: Options) -> Admitted:
+        """Sends a payload under a fresh id; the answer has it, or that of the living job that holds the key."""
+        return self.run(_admission(name, queue, payload, options))
 
-    async def aadmit(self, name: str, queue: str, payload: bytes, when: When) -> str:
+    async def aadmit(self, name: str, queue: str, payload: bytes, options: Options) -> Admitted:
         """`admit`, awaited."""
-        return await self.arun(_admission(name, queue, payload, when))
+        return await self.arun(_admission(name, queue, payload, options))
+
+    def lane(self, name: str, *, queue: str | None = None) -> Lane:
+        """A lane of a queue, the app's default queue unless named: `mq.lane("acme", queue="mail").limit(5)`."""
+        return Lane(self, name, self.default_queue if queue is None else queue)
+
+    def cancel(self, job_id: str, *, queue: str | None = None, reason: str = "cancelled") -> Cancellation:
+        """Cancels a job by its id, in the app's default queue unless named; see `Job.cancel`."""
+        call = admin.cancel_job(self.default_queue if queue is None else queue, job_id, reason=reason)
+        self.warn_on_a_loop("cancel")
+        return self.run(call)
+
+    async def acancel(self, job_id: str, *, queue: str | None = None, reason: str = "cancelled") -> Cancellation:
+        """`cancel`, awaited."""
+        call = admin.cancel_job(self.default_queue if queue is None else queue, job_id, reason=reason)
+        return await self.arun(call)
 
     def warn_on_a_loop(self, method: str) -> None:
         """To be called by the blocking methods that have an awaited twin, straight from the user's code."""
@@ -265,17 +285,18 @@ def _place(function: Callable[..., Any]) -> str:
     return f"{function.__qualname__} ({code.co_filename}:{code.co_firstlineno})"
 
 
-def _admission(name: str, queue: str, payload: bytes, when: When) -> Plan[str]:
+def _admission(name: str, queue: str, payload: bytes, options: Options) -> Plan[Admitted]:
     """A job admitted under a fresh id; under another when the first send finds it taken (protocol §1)."""
     for _ in range(_MINTS):
         job_id = mint()
         try:
-            verdict = yield when.admit(queue, job_id, payload)
+            answer: Admission | Admitted = yield options.admit(queue, job_id, payload)
         except WireError as error:
             error.add_note(f"the job {name!r} has the id {job_id}: its state there tells whether it was admitted")
             raise
-        if verdict is not Admission.DUPLICATE:
-            return job_id
+        admitted = answer if isinstance(answer, Admitted) else Admitted(answer, job_id)
+        if admitted.verdict is not Admission.DUPLICATE or admitted.id != job_id:
+            return admitted
     raise EchoMQError(
         f"job {name!r}: {_MINTS} fresh ids in a row were taken; does another host use this one's clock and node?"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -13,6 +15,7 @@ from echomq.protocol.checks import MAX_MS, MAX_PAYLOAD
 from echomq.protocol.errors import PayloadTooLargeError
 
 VERSION: Final = 1
+NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -39,15 +42,16 @@ def encode(
     arguments: Arguments,
     args: tuple[object, ...],
     kwargs: dict[str, object],
+    more: Mapping[str, object] = NOTHING,
     *,
-    max_attempts: int | None = None,
     max_bytes: int = MAX_PAYLOAD,
 ) -> bytes:
-    """The payload for a call of a job; refuses what a worker could not read back as it was."""
+    """The payload for a call of a job; refuses what a worker could not read back as it was.
+
+    `more`: the members of protocol §13 that options set.
+    """
     arguments.outgoing(args, kwargs)
-    members: dict[str, object] = {"v": VERSION, "job": arguments.job, "args": args, "kwargs": kwargs}
-    if max_attempts is not None:
-        members["max_attempts"] = max_attempts
+    members: dict[str, object] = {"v": VERSION, "job": arguments.job, "args": args, "kwargs": kwargs, **more}
     try:
         payload = encode_value(members)
     except Exception as error:

@@ -1,23 +1,25 @@
-"""A function as a job: still callable as before, and with `enqueue`, `at`, `after` and `every` beside it."""
+"""A function as a job: still callable as before, and with `enqueue`, `at`, `after`, `options` and `every` beside it."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import cached_property, update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from echomq.app import envelope
 from echomq.app.arguments import Arguments
+from echomq.app.envelope import NOTHING
 from echomq.app.errors import JobDefinitionError
 from echomq.app.handles import Job
+from echomq.app.options import PLAIN, Options, OptionWords, When
 from echomq.app.recurrence import Recurrence
 from echomq.app.times import Span, first_ms, instant_ms, period_ms, span_ms
-from echomq.protocol import jobs
+from echomq.identity.errors import InvalidInputError
+from echomq.protocol.admission import Admitted
 from echomq.protocol.backoff import Policy
-from echomq.protocol.call import Call
 from echomq.protocol.checks import name_of
 from echomq.protocol.replies import Admission
 
@@ -38,34 +40,27 @@ class JobOptions:
     backoff: Policy
 
 
-@dataclass(frozen=True, slots=True)
-class When:
-    """When a job can be claimed: an instant on the caller's clock, a delay on the server's, or at once."""
+class TimedJob(Generic[P, R]):
+    """A job whose time is settled; what is left are other options and its arguments."""
 
-    at_ms: int | None = None
-    delay_ms: int | None = None
-
-    def admit(self, queue: str, job_id: str, payload: bytes) -> Call[Admission]:
-        """The call that admits the job for then."""
-        if self.at_ms is not None:
-            return jobs.enqueue_at(queue, job_id, payload, at_ms=self.at_ms)
-        if self.delay_ms is not None:
-            return jobs.enqueue_in(queue, job_id, payload, delay_ms=self.delay_ms)
-        return jobs.enqueue(queue, job_id, payload)
-
-
-NOW = When()
-
-
-class BoundJob(Generic[P, R]):
-    """A job with its options chosen; what is left are its arguments."""
-
-    def __init__(self, job: JobFunction[P, R], when: When) -> None:
+    def __init__(self, job: JobFunction[P, R], options: Options) -> None:
         self._job = job
-        self._when = when
+        self._options = options
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._job.name} {self._when}>"
+        said = [f"{each.name}={value!r}" for each in fields(Options) if (value := getattr(self._options, each.name))]
+        return f"<{type(self).__name__} {self._job.name} {', '.join(said)}>"
+
+    def options(self, **options: Unpack[OptionWords]) -> TimedJob[P, R]:
+        """The job with options of this send: `send.options(lane="acme", dedup="k").enqueue(...)`.
+
+        `queue`: another queue than the job's own. `lane`: any text; each lane of a queue gets its share of the
+        workers. `dedup`: a key, or a `Dedup`; while a living job of the queue holds it, there is no second one.
+        `max_attempts`: in the place of the job's own. `expires`: a timedelta; the job does not start later than this
+        after the instant that it is sent for. `timeout`: a timedelta; how long one run of a coroutine may take.
+        `meta`: a mapping that travels with it. Called again, it adds to them, and the last word counts.
+        """
+        return TimedJob(self._job, self._options.chosen(options))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Sends the job and waits until the server has it.
@@ -73,47 +68,42 @@ class BoundJob(Generic[P, R]):
         `TypeError` for arguments that the function does not take, `InvalidInputError` for values that cannot
         be sent; both before anything is sent. Warns once when called on a running event loop: use `aenqueue`.
         """
-        job = self._job
-        payload = job.payload(args, kwargs)
+        job, options = self._job, self._options
+        payload = job.payload(args, kwargs, options)
         job.mq.warn_on_a_loop("enqueue")
-        return Job(job.mq.admit(job.name, job.queue, payload, self._when), job.name, job.queue)
+        queue = options.queue or job.queue
+        return self._handle(queue, job.mq.admit(job.name, queue, payload, options))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """`enqueue`, awaited. Jobs that are sent at the same time travel in one flight."""
-        job = self._job
-        payload = job.payload(args, kwargs)
-        return Job(await job.mq.aadmit(job.name, job.queue, payload, self._when), job.name, job.queue)
+        job, options = self._job, self._options
+        payload = job.payload(args, kwargs, options)
+        queue = options.queue or job.queue
+        return self._handle(queue, await job.mq.aadmit(job.name, queue, payload, options))
+
+    def _handle(self, queue: str, admitted: Admitted) -> Job[R]:
+        duplicate = admitted.verdict is Admission.DUPLICATE
+        return Job(admitted.id, self._job.name, queue, duplicate, self._job.mq)
+
+    if not TYPE_CHECKING:  # a type checker finds no such methods here, and says so before the program runs
+
+        def at(self, *_, **__):
+            """Refused: the time is settled."""
+            raise InvalidInputError(f"job {self._job.name!r} has its time already: give either .at(...) or .after(...)")
+
+        after = at
 
 
-class JobFunction(BoundJob[P, R]):
-    """What `@mq.job` makes of a function. Calling it still calls the function, here and now."""
+class BoundJob(TimedJob[P, R]):
+    """A job that may be given a time."""
 
-    def __init__(self, mq: EchoMQ, function: Callable[P, object], options: JobOptions) -> None:
-        super().__init__(self, NOW)
-        itself: Any = self
-        update_wrapper(itself, function)
-        self.mq = mq
-        self.function = function
-        self.options = options
-        self.name = options.name
-        self.queue = options.queue
-        self.is_coroutine = inspect.iscoroutinefunction(function)
+    def options(self, **options: Unpack[OptionWords]) -> BoundJob[P, R]:
+        """See `TimedJob.options`."""
+        return BoundJob(self._job, self._options.chosen(options))
 
-    def __repr__(self) -> str:
-        return f"<job {self.name} in {self.queue}>"
-
-    @cached_property
-    def arguments(self) -> Arguments:
-        """Its signature, read when it is first used: by then every name in its annotations is known."""
-        return Arguments(self.name, self.function)
-
-    def payload(self, args: tuple[object, ...], kwargs: dict[str, object]) -> bytes:
-        """The envelope of one call."""
-        return envelope.encode(self.arguments, args, kwargs, max_bytes=self.mq.max_payload)
-
-    def at(self, when: datetime) -> BoundJob[P, R]:
+    def at(self, when: datetime) -> TimedJob[P, R]:
         """The job, to run from an instant on. An aware datetime; one that has passed is at once."""
-        return BoundJob(self, When(at_ms=instant_ms("at", when)))
+        return TimedJob(self._job, self._options.timed(When(at_ms=instant_ms("at", when))))
 
     def after(
         self,
@@ -126,10 +116,38 @@ class JobFunction(BoundJob[P, R]):
         minutes: float = 0,
         seconds: float = 0,
         milliseconds: float = 0,
-    ) -> BoundJob[P, R]:
+    ) -> TimedJob[P, R]:
         """The job, to run after a delay from the server's now: a timedelta, or `minutes=5` and the like."""
         span = Span(weeks, days, hours, minutes, seconds, milliseconds)
-        return BoundJob(self, When(delay_ms=span_ms("after", delay, span)))
+        return TimedJob(self._job, self._options.timed(When(delay_ms=span_ms("after", delay, span))))
+
+
+class JobFunction(BoundJob[P, R]):
+    """What `@mq.job` makes of a function. Calling it still calls the function, here and now."""
+
+    def __init__(self, mq: EchoMQ, function: Callable[P, object], defaults: JobOptions) -> None:
+        super().__init__(self, PLAIN)
+        itself: Any = self
+        update_wrapper(itself, function)
+        self.mq = mq
+        self.function = function
+        self.defaults = defaults
+        self.name = defaults.name
+        self.queue = defaults.queue
+        self.is_coroutine = inspect.iscoroutinefunction(function)
+
+    def __repr__(self) -> str:
+        return f"<job {self.name} in {self.queue}>"
+
+    @cached_property
+    def arguments(self) -> Arguments:
+        """Its signature, read when it is first used: by then every name in its annotations is known."""
+        return Arguments(self.name, self.function)
+
+    def payload(self, args: tuple[object, ...], kwargs: dict[str, object], options: Options = PLAIN) -> bytes:
+        """The envelope of one call."""
+        more = NOTHING if options is PLAIN else options.members()
+        return envelope.encode(self.arguments, args, kwargs, more, max_bytes=self.mq.max_payload)
 
     def every(
         self,

@@ -70,6 +70,13 @@ def span_ms(what: str, whole: timedelta | None, parts: Span = _NONE) -> int:
     return _within(what, _ceil_ms(span), span)
 
 
+def limit_ms(what: str, span: timedelta) -> int:
+    """A timedelta above zero in ms, rounded up."""
+    if not isinstance(span, timedelta):
+        raise InvalidInputError(f"{what} must be a timedelta, not {type(span).__name__}: {span!r}")
+    return span_ms(what, span)
+
+
 def period_ms(what: str, whole: timedelta | None, parts: Span = _NONE) -> int:
     """A period above zero in ms. It is not rounded: a rounded period drifts from the one that was meant."""
     span = duration(what, whole, parts)

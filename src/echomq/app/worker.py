@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from functools import partial
 from importlib.util import find_spec
 from typing import Final
 
@@ -123,7 +124,7 @@ class Worker:
         return Consumer(
             self._mq.dial(),
             queue,
-            Router(self._dispatch.route),
+            Router(partial(self._dispatch.route, queue)),
             concurrency=self._concurrency,
             lease_ms=self._lease_ms,
             keeper=keeper,

@@ -11,7 +11,7 @@ from echomq.protocol.keys import keys
 from echomq.protocol.replies import Counts, State, as_bytes, as_int, as_list, as_text, unexpected
 from echomq.protocol.scripts import script
 
-__all__ = ["count", "counts", "row", "state"]
+__all__ = ["count", "counts", "progress", "row", "state"]
 
 _COUNTS = script("counts")
 _STATE = script("state")
@@ -57,3 +57,13 @@ def _row(reply: Reply) -> dict[str, bytes]:
 def row(queue: str, job_id: str) -> Call[dict[str, bytes]]:
     """The fields of a job's row (protocol §3); empty when it has none."""
     return Call("row", (keys(queue).job(check_job(job_id)),), (), _row, command="HGETALL", subject=job_id)
+
+
+def _progress(reply: Reply) -> str | None:
+    return None if reply is None else as_bytes(reply).decode("utf-8", "replace")
+
+
+def progress(queue: str, job_id: str) -> Call[str | None]:
+    """What a job has last said of its progress; None when it has said nothing, or has no row."""
+    names = (keys(queue).job(check_job(job_id)),)
+    return Call("read progress", names, ("progress",), _progress, command="HGET", subject=job_id)

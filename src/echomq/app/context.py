@@ -1,0 +1,144 @@
+"""The job that the code at hand runs in: `current_job()`, from any depth of calls inside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from echomq.app.control import Cancelled
+from echomq.identity.errors import InvalidInputError
+from echomq.protocol import admin
+from echomq.protocol.call import Call
+
+if TYPE_CHECKING:
+    from echomq.app.echomq import EchoMQ
+    from echomq.app.envelope import Envelope
+    from echomq.protocol.replies import Claimed
+    from echomq.runtime.cancel import CancelToken
+
+KEEP_LINES: Final = 1_000
+"""Lines of a job's log that are kept, unless told otherwise."""
+
+
+class JobContext:
+    """A job while it runs. It may be handed to threads of the job's own, and be used from there."""
+
+    __slots__ = ("_claimed", "_envelope", "_mq", "_started", "_token", "queue")
+
+    def __init__(self, mq: EchoMQ, queue: str, claimed: Claimed, envelope: Envelope, token: CancelToken | None) -> None:
+        self._mq = mq
+        self.queue = queue
+        self._claimed = claimed
+        self._envelope = envelope
+        self._token = token
+        self._started: datetime | None = None
+
+    def __repr__(self) -> str:
+        return f"<running job {self.id} {self.name} attempt {self.attempt}>"
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self._claimed.id
+
+    @property
+    def name(self) -> str:
+        """The name of the job, as `@mq.job` has it."""
+        return self._envelope.job
+
+    @property
+    def attempt(self) -> int:
+        """1 at first, and one more after each failure."""
+        return self._claimed.failures + 1
+
+    @property
+    def failures(self) -> int:
+        """How often it has failed before."""
+        return self._claimed.failures
+
+    @property
+    def lane(self) -> str | None:
+        """The id of its lane, as in `mq.lane("acme").id`; None when it is in no lane."""
+        return self._claimed.group
+
+    @property
+    def meta(self) -> Mapping[str, object]:
+        """What it was sent with by `options(meta=...)`."""
+        return MappingProxyType(self._envelope.meta or {})
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When its `timeout` is over, by this host's clock; None without a timeout.
+
+        A coroutine is ended then. A plain function cannot be: it has to look.
+        """
+        if self._envelope.timeout_ms is None or self._started is None:
+            return None
+        return self._started + timedelta(milliseconds=self._envelope.timeout_ms)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the job is to end: somebody has cancelled it, or another worker may have it by now."""
+        return self._token is not None and self._token.check()
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is to end; None while it is not."""
+        return None if self._token is None else self._token.reason
+
+    def raise_if_cancelled(self) -> None:
+        """Raises `Cancelled` when the job is to end. To be called now and then by a plain function that runs long."""
+        if (reason := self.reason) is not None:
+            raise Cancelled(reason)
+
+    def progress(self, value: float | str) -> None:
+        """Says how far it is, in a number or in words: kept with the job while it lives, and published."""
+        call = self._progress(value)
+        self._mq.warn_on_a_loop("progress")
+        self._mq.run(call)
+
+    async def aprogress(self, value: float | str) -> None:
+        """`progress`, awaited."""
+        await self._mq.arun(self._progress(value))
+
+    def log(self, line: str, *, keep: int = KEEP_LINES) -> None:
+        """Adds a line to the job's log, of which the newest `keep` are kept while the job lives."""
+        call = admin.add_log(self.queue, self.id, line, keep=keep)
+        self._mq.warn_on_a_loop("log")
+        self._mq.run(call)
+
+    async def alog(self, line: str, *, keep: int = KEEP_LINES) -> None:
+        """`log`, awaited."""
+        await self._mq.arun(admin.add_log(self.queue, self.id, line, keep=keep))
+
+    def enter(self) -> None:
+        """Makes it the current job of the task or thread that calls this, and begins its time. For the worker."""
+        if self._envelope.timeout_ms is not None:
+            self._started = datetime.now(UTC)
+        _current.set(self)
+
+    def _progress(self, value: float | str) -> Call[bool]:
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise InvalidInputError(f"progress must be a number or text, not {type(value).__name__}: {value!r:.200}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InvalidInputError(f"progress must be a finite number or text, not {value!r}")
+        return admin.update_progress(self.queue, self.id, str(value))
+
+
+_current: Final[ContextVar[JobContext]] = ContextVar("echomq_current_job")
+
+
+def current_job() -> JobContext:
+    """The job that this code runs in, whether in its coroutine, in a task of that, or in its thread.
+
+    `InvalidInputError` where no worker runs it. A thread that a job starts by itself inherits nothing: hand it the
+    `JobContext`.
+    """
+    job = _current.get(None)
+    if job is None:
+        raise InvalidInputError("no job runs here: current_job() is for code that a worker runs")
+    return job
