@@ -78,7 +78,10 @@ class JobContext:
         """
         if self._envelope.timeout_ms is None or self._started is None:
             return None
-        return self._started + timedelta(milliseconds=self._envelope.timeout_ms)
+        try:
+            return self._started + timedelta(milliseconds=self._envelope.timeout_ms)
+        except OverflowError:
+            return datetime.max.replace(tzinfo=UTC)
 
     @property
     def cancelled(self) -> bool:
