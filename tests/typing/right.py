@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
-from echomq import EchoMQ, Exponential, Fixed, Jitter, Job, Snooze, aconnect, connect, jobs, metrics, mint, repeat
+from echomq import (
+    Cancellation,
+    Cancelled,
+    Dedup,
+    EchoMQ,
+    Exponential,
+    Fixed,
+    Jitter,
+    Job,
+    JobContext,
+    Lane,
+    Snooze,
+    State,
+    aconnect,
+    admin,
+    admission,
+    audit,
+    connect,
+    current_job,
+    flows,
+    jobs,
+    lanes,
+    metrics,
+    mint,
+    repeat,
+    workers,
+)
 from echomq.protocol.repeat import Registration
 from echomq.protocol.replies import Admission, Claims, Counts
 
@@ -33,6 +59,64 @@ async def nothing_async() -> None:
     raise Snooze(timedelta(minutes=5))
 
 
+@mq.job
+def knows_itself() -> None:
+    job = current_job()
+    assert_type(job, JobContext)
+    assert_type(job.lane, str | None)
+    assert_type(job.deadline, datetime | None)
+    assert_type(job.meta, Mapping[str, object])
+    assert_type(job.cancelled, bool)
+    job.progress(50)
+    job.progress(0.5)
+    job.progress("half")
+    job.log("half way", keep=100)
+    job.raise_if_cancelled()
+    raise Cancelled("the order is gone")
+
+
+def options() -> None:
+    meta: dict[str, int] = {"a": 1}
+    assert_type(send.options(lane="acme", dedup="k", queue="mail").enqueue("a@b.c"), Job[str])
+    assert_type(send.options(dedup=Dedup("k", window=timedelta(hours=1), replace=True)).enqueue("a@b.c"), Job[str])
+    assert_type(
+        send.options(max_attempts=5, expires=timedelta(hours=1), timeout=timedelta(1)).enqueue(to="a"), Job[str]
+    )
+    assert_type(count.options(meta=meta).options(lane=None).enqueue("a", upto=3), Job[int])
+    assert_type(send.options(lane="acme").at(datetime.now(UTC)).enqueue("a@b.c"), Job[str])
+    assert_type(send.options(lane="acme").after(minutes=5).options(dedup="k").enqueue("a@b.c"), Job[str])
+    assert_type(send.after(minutes=5).options(lane="acme").enqueue("a@b.c"), Job[str])
+    assert_type(send.options().enqueue("a@b.c").duplicate, bool)
+
+
+def handles() -> None:
+    job = send.enqueue("a@b.c")
+    assert_type(job.state(), State)
+    assert_type(job.progress(), str | None)
+    assert_type(job.cancel(), Cancellation)
+    assert_type(job.cancel("not wanted"), Cancellation)
+    assert_type(mq.cancel(job.id, queue="mail", reason="not wanted"), Cancellation)
+    lane = mq.lane("acme", queue="mail")
+    assert_type(lane, Lane)
+    lane.pause()
+    lane.resume()
+    lane.limit(5)
+    lane.limit(None)
+    lane.weight(2)
+    assert_type(lane.depth(), int)
+
+
+def verbs() -> None:
+    with connect("valkey://localhost") as conn:
+        assert_type(conn.run(lanes.enqueue("mail", mint(), b"{}", lanes.lane_id("acme"))), Admission)
+        assert_type(conn.run(admission.admit("mail", mint(), b"{}", delay_ms=5)).id, str)
+        child = flows.Node("mail", mint(), b"{}", on_death=flows.OnDeath.IGNORE)
+        assert_type(conn.run(flows.add(flows.Node("mail", mint(), b"{}", (child,)))), Mapping[str, Admission])
+        assert_type(conn.run(admin.cancel_job("mail", mint())), Cancellation)
+        assert_type(conn.run(workers.seen("mail")), tuple[workers.Seen, ...])
+        assert_type(conn.run(audit.audit("mail")), tuple[audit.Breach, ...])
+
+
 def blocking() -> None:
     assert_type(send.enqueue("a@b.c"), Job[str])
     assert_type(send.enqueue("a@b.c", subject="ho"), Job[str])
@@ -56,6 +140,15 @@ def blocking() -> None:
 
 
 async def awaited() -> None:
+    assert_type(await send.options(lane="acme").aenqueue("a@b.c"), Job[str])
+    assert_type(await count.options(dedup="k").after(hours=1).aenqueue("a", upto=1), Job[int])
+    assert_type(await (await send.aenqueue("a@b.c")).astate(), State)
+    assert_type(await (await send.aenqueue("a@b.c")).acancel("not wanted"), Cancellation)
+    assert_type(await mq.acancel("JOB0KHTOWnGLuC"), Cancellation)
+    assert_type(await mq.lane("acme").adepth(), int)
+    await mq.lane("acme").alimit(5)
+    await current_job().aprogress(1)
+    await current_job().alog("half way")
     assert_type(await send.aenqueue("a@b.c"), Job[str])
     assert_type(await nothing_async.aenqueue(), Job[None])
     assert_type(await send("a@b.c"), str)

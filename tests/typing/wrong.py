@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import echomq
-from echomq import EchoMQ, Fixed, Job
+from echomq import Cancelled, Dedup, EchoMQ, Fixed, Job, current_job, flows, mint
 
 print(echomq.NoSuchName)  # wrong
 
@@ -58,7 +58,54 @@ def blocking() -> None:
     print(text, number)
 
 
+def options() -> None:
+    send.options("acme")  # wrong
+    send.options(lain="acme")  # wrong
+    send.options(lane=5)  # wrong
+    send.options(queue=5)  # wrong
+    send.options(dedup=5)  # wrong
+    send.options(max_attempts="many")  # wrong
+    send.options(expires=5)  # wrong
+    send.options(timeout="1 minute")  # wrong
+    send.options(meta=["a"])  # wrong
+    send.options(meta={1: "a"})  # wrong
+    send.options(dedup=Dedup(5))  # wrong
+    send.options(dedup=Dedup("k", window=60))  # wrong
+    send.options(dedup=Dedup("k", replace="yes"))  # wrong
+    send.options(lane="acme").enqueue()  # wrong
+    send.options(lane="acme").enqueue(5)  # wrong
+    send.options(lane="acme").enqueue("a@b.c", topic="hi")  # wrong
+    count.options(dedup="k").enqueue("a", upto="many")  # wrong
+    send.options(lane="acme").after(minutes=5).enqueue(5)  # wrong
+    send.options(lane="acme").at("tomorrow")  # wrong
+    send.after(minutes=5).at(5)  # wrong
+    send.options(lane="acme").after(minutes=5).after(minutes=5)  # wrong
+    send.options(lane="acme").every(hours=1, name="digest")  # wrong
+    text: Job[int] = send.options(lane="acme").enqueue("a@b.c")  # wrong
+    print(text)
+
+
+def handles() -> None:
+    job = send.enqueue("a@b.c")
+    job.cancel(5)  # wrong
+    job.duplicate = True  # wrong
+    mq.cancel(job)  # wrong
+    mq.cancel(job.id, "mail")  # wrong
+    mq.lane(5)  # wrong
+    mq.lane("acme", "mail")  # wrong
+    mq.lane("acme").limit("few")  # wrong
+    mq.lane("acme").weight(None)  # wrong
+    current_job().progress(None)  # wrong
+    current_job().log(5)  # wrong
+    current_job().attempt = 5  # wrong
+    flows.Node("mail", mint(), b"{}", [])  # wrong
+    raise Cancelled(5)  # wrong
+
+
 async def awaited() -> None:
+    await send.options(lane="acme").aenqueue(5)  # wrong
+    await mq.lane("acme").alimit("few")  # wrong
+    await current_job().progress(1)  # wrong
     await send.aenqueue(5)  # wrong
     await send.aenqueue()  # wrong
     await send.enqueue("a@b.c")  # wrong
