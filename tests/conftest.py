@@ -107,9 +107,7 @@ def breaches(server: Server) -> list[str]:
 
 def _check(server: Server, item: pytest.Item) -> None:
     if item.get_closest_marker("strays") is None and (found := breaches(server)):
-        pytest.fail(
-            "the server was left in a state the protocol forbids:\n" + "\n".join(found), pytrace=False
-        )
+        pytest.fail("the server was left in a state the protocol forbids:\n" + "\n".join(found), pytrace=False)
 
 
 @pytest.fixture(scope="session")

@@ -114,8 +114,8 @@ BREAKS = [
     Break(
         "a lease runs from now",
         ("claim",),
-        r"hands\[#hands \+ 1\] = deadline",
-        "hands[#hands + 1] = deadline + 60000",
+        r"hands\[n \+ 1\], hands\[n \+ 2\] = deadline, id",
+        "hands[n + 1], hands[n + 2] = deadline + 60000, id",
         {"claim"},
     ),
 ]

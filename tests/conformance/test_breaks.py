@@ -77,6 +77,6 @@ def test_a_broken_client_fails_its_scenarios(server: Server, monkeypatch: pytest
 
 
 def test_a_broken_count_of_attempts_is_seen_nearly_everywhere(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = r"\(tonumber\(row\[2\] or nil\) or 0\) \+ 1\)"
-    damage(monkeypatch, Break("", ("claim",), words, "(tonumber(row[2] or nil) or 0) + 2)", set()))
+    words = r"\(tonumber\(row\[2\] or nil\) or 0\) \+ 1"
+    damage(monkeypatch, Break("", ("claim",), words, "(tonumber(row[2] or nil) or 0) + 2", set()))
     assert {"claim", "backoff", "retry", "token_never_falls"} <= results_of(server)

@@ -61,6 +61,43 @@ def test_a_row_without_a_payload_goes_to_the_morgue_with_the_reason(scene: Scene
     assert scene.execute("HGET", scene.keys.metrics_failed, "count") == b"1"
 
 
+@pytest.mark.strays("another client's rows hold what no claim of ours writes")
+@pytest.mark.parametrize("attempts", ["x", "-1", "1.5", "inf", "nan", "1e400", "9007199254740991"])
+def test_a_row_whose_token_is_no_count_is_buried_and_its_neighbours_are_served(scene: Scene, attempts: str) -> None:
+    broken, sound = fill(scene, 2)
+    scene.execute("HSET", scene.keys.job(broken), "attempts", attempts)
+    assert claimed_ids(scene, 2) == [sound]
+    assert scene.row(broken)[b"last_error"] == b"attempts unreadable"
+    assert scene.places(broken) == ["dead"]
+
+
+@pytest.mark.strays("another client's rows hold what no claim of ours writes")
+@pytest.mark.parametrize("value", ["x", "", "-1", "1.5", "inf", "1" * 40])
+def test_counters_that_are_none_read_as_zero_and_cost_nobody_the_claim(scene: Scene, value: str) -> None:
+    odd, sound = fill(scene, 2)
+    scene.execute("HSET", scene.keys.job(odd), "failures", value, "stalled", value)
+    claims = scene.run(jobs.claim_many(scene.queue, 2))
+    assert [(job.id, job.failures, job.stalled) for job in claims.jobs] == [(odd, 0, 0), (sound, 0, 0)]
+
+
+@pytest.mark.strays("another client's ids are none of ours")
+@pytest.mark.parametrize(
+    "name", ["JOB1", "JOBAzL8n0Y58m8", "JOBzzzzzzzzzzz", "JOB0NgWEfAEJ-s", "ORD0NgWEfAEJfs", "JOB" + "0" * 40]
+)
+def test_an_id_that_no_host_could_settle_is_buried_and_its_neighbours_are_served(scene: Scene, name: str) -> None:
+    (sound,) = fill(scene, 1)
+    scene.execute("HSET", scene.keys.job(name), "state", "pending", "attempts", "0", "payload", "p")
+    scene.execute("ZADD", scene.keys.pending, "0", name)
+    assert claimed_ids(scene, 2) == [sound]
+    assert scene.row(name)[b"last_error"] == b"id malformed"
+    assert scene.execute("ZSCORE", scene.keys.dead, name) is not None
+
+
+def test_the_largest_id_is_a_job_like_any_other(scene: Scene) -> None:
+    scene.run(jobs.enqueue(scene.queue, "JOBAzL8n0Y58m7", b"p"))
+    assert claimed_ids(scene, 1) == ["JOBAzL8n0Y58m7"]
+
+
 @pytest.mark.parametrize("lanes", [0, 1, 3])
 def test_a_claim_of_n_equals_n_claims(runner: Runner, queue: str, lanes: int) -> None:
     outcomes = []

@@ -1,6 +1,7 @@
 -- Taking jobs in hand (protocol §5, §6): a ghost is dropped, a row without a payload and a cancelled job are buried;
 -- neither counts as a claim. Collects the reply in `jobs` (6 entries a job) and the leases in `hands`.
 -- @include now
+-- @include natural
 -- @include place
 -- @include bury
 local jobs, hands = {}, {}
@@ -10,32 +11,50 @@ local function lease_hands()
   if #hands > 0 then redis.call('ZADD', base .. 'active', unpack(hands)) end
   hands = {}
 end
+-- mistaken(id, row): why a row can never be run, or nil: it has no payload, a token that is no count, or an id that no
+-- client can settle, since every host checks the whole of it (protocol §1).
+local function mistaken(id, row)
+  if not row[1] then return 'payload missing' end
+  local attempts = tonumber(row[2] or '0')
+  if not attempts or attempts < 0 or attempts >= LAST or attempts % 1 ~= 0 then return 'attempts unreadable' end
+  if #id ~= 14 or not string.match(id, '^JOB%w+$') then return 'id malformed' end
+  if string.byte(id, 4) >= 65 then
+    for i = 4, 14 do
+      local over = string.byte(id, i) - string.byte('AzL8n0Y58m7', i - 3)
+      if over > 0 then return 'id malformed' end
+      if over < 0 then return nil end
+    end
+  end
+end
+-- count_of(text): a counter of the row, 0 when it is none.
+local function count_of(text)
+  if not text or not string.match(text, '^%d+$') or #text > 15 then return 0 end
+  return text
+end
 -- in_hand(id, served): takes a job that is already out of its set; false when there is none to be had behind the id.
 -- `served`: the caller minds the ring; a grouped job can lie in the flat set too, where another client has left it.
 local function in_hand(id, served)
   local row = fields(id, 'payload', 'attempts', 'failures', 'stalled', 'group', 'cancel')
   if not row then return false end
-  if not row[1] then
-    bury(id, 'payload missing')
+  local reason = mistaken(id, row) or row[6]
+  if reason then
+    bury(id, reason)
     return false
   end
-  if row[6] then
-    bury(id, row[6])
-    return false
-  end
-  local attempts = string.format('%.0f', (tonumber(row[2] or nil) or 0) + 1)
+  local attempts = (tonumber(row[2] or nil) or 0) + 1
   redis.call('HSET', row_of(id), 'state', 'active', 'attempts', attempts)
-  if row[5] then
-    hand_taken(row[5])
-    if not served then ring_fix(row[5]) end
+  local group = row[5]
+  if group then
+    hand_taken(group)
+    if not served then ring_fix(group) end
   end
   taken = taken + 1
-  hands[#hands + 1] = deadline
-  hands[#hands + 1] = id
-  if #hands >= 2000 then lease_hands() end
-  local n = #jobs
+  local n = #hands
+  hands[n + 1], hands[n + 2] = deadline, id
+  if n >= 1998 then lease_hands() end
+  n = #jobs
   jobs[n + 1], jobs[n + 2], jobs[n + 3] = id, row[1], attempts
-  jobs[n + 4], jobs[n + 5], jobs[n + 6] = row[3] or '0', row[4] or '0', row[5] or ''
+  jobs[n + 4], jobs[n + 5], jobs[n + 6] = count_of(row[3]), count_of(row[4]), group or ''
   return true
 end
 -- head_of(group): the head of a lane that is open, in hand; false when the lane has none (left).

@@ -6,7 +6,8 @@ local function fields(id, ...)
   local row = row_of(id)
   local values = redis.pcall('HMGET', row, ...)
   if values.err then return nil end
-  for i = 1, #values do
+  if values[1] or values[2] then return values end
+  for i = 3, #values do
     if values[i] then return values end
   end
   if redis.call('EXISTS', row) == 0 then return nil end
