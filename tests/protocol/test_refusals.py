@@ -267,3 +267,17 @@ def test_every_verb_knows_its_native_name() -> None:
         (jobs.delay("q", minted, 1, at_ms=5), "EMQ.DELAY"),
     ):
         assert build.native_words()[0] == native
+
+
+@pytest.mark.parametrize("late", [LAST, LAST - 2**42 + 1])
+def test_a_span_that_a_server_could_not_add_to_its_now_is_refused_here_with_the_limit(late: int) -> None:
+    for build in (
+        lambda: jobs.enqueue_in("q", JOB_ID, b"", delay_ms=late),
+        lambda: jobs.reschedule("q", JOB_ID, delay_ms=late),
+        lambda: jobs.delay("q", JOB_ID, 1, delay_ms=late),
+        lambda: jobs.retry("q", JOB_ID, 1, delay_ms=late, max_attempts=2, error="e"),
+        lambda: jobs.claim("q", lease_ms=late),
+        lambda: jobs.extend("q", JOB_ID, 1, lease_ms=late),
+    ):
+        with pytest.raises(InvalidInputError, match=f"_ms must be from . to {LAST - 2**42}, not {late}"):
+            build()

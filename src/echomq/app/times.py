@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from echomq.identity.errors import InvalidInputError
-from echomq.protocol.checks import MAX_MS
+from echomq.protocol.checks import MAX_SPAN_MS
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -101,8 +101,8 @@ def _ceil_ms(span: timedelta) -> int:
 
 
 def _within(what: str, ms: int, span: timedelta) -> int:
-    if ms > MAX_MS:
-        raise InvalidInputError(f"{what} is {_shown(span)}; at most {MAX_MS} ms are allowed")
+    if ms > MAX_SPAN_MS:
+        raise InvalidInputError(f"{what} is {_shown(span)}; at most {MAX_SPAN_MS} ms are allowed")
     return ms
 
 

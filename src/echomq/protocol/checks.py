@@ -8,12 +8,16 @@ from echomq.protocol.errors import InvalidInputError, PayloadTooLargeError
 MAX_MS = 2**53 - 1
 """Times are scores, and scores are doubles (protocol §4)."""
 
+MAX_SPAN_MS = MAX_MS - 2**42
+"""The longest span from a server's now that is still a time: until the year 2109 on its clock."""
+
 MAX_PAYLOAD = 512 * 1024 * 1024
 """A server's default `proto-max-bulk-len`: the longest string it takes."""
 
 __all__ = [
     "MAX_MS",
     "MAX_PAYLOAD",
+    "MAX_SPAN_MS",
     "check_job",
     "encoded",
     "error_of",
@@ -22,6 +26,7 @@ __all__ = [
     "moment",
     "name_of",
     "payload_of",
+    "span",
     "token_of",
 ]
 
@@ -40,12 +45,17 @@ def milliseconds(name: str, value: int) -> int:
     return integer(name, value, least=0)
 
 
+def span(name: str, value: int, *, least: int = 0) -> int:
+    """`value`, a whole number of milliseconds that counts from the server's now, short enough to be added to it."""
+    return integer(name, value, least=least, most=MAX_SPAN_MS)
+
+
 def moment(at_ms: int | None, delay_ms: int | None) -> tuple[str, int]:
     """The wire's pair `at|in, value` from exactly one of the two."""
     if at_ms is not None and delay_ms is None:
         return "at", milliseconds("at_ms", at_ms)
     if delay_ms is not None and at_ms is None:
-        return "in", milliseconds("delay_ms", delay_ms)
+        return "in", span("delay_ms", delay_ms)
     raise InvalidInputError("give exactly one of at_ms (Unix ms) and delay_ms (from the server's now)")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from echomq.protocol.call import Arg, Call, Reply
-from echomq.protocol.checks import check_job, error_of, integer, milliseconds, moment, payload_of, token_of
+from echomq.protocol.checks import check_job, error_of, integer, milliseconds, moment, payload_of, span, token_of
 from echomq.protocol.errors import InvalidInputError, ServerError, from_reply
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import (
@@ -135,7 +135,7 @@ def enqueue_at(queue: str, job_id: str, payload: bytes | str, *, at_ms: int) -> 
 
 def enqueue_in(queue: str, job_id: str, payload: bytes | str, *, delay_ms: int) -> Call[Admission]:
     """Admits a job that can be claimed `delay_ms` after the server's now."""
-    return _schedule(queue, job_id, payload, "in", milliseconds("delay_ms", delay_ms))
+    return _schedule(queue, job_id, payload, "in", span("delay_ms", delay_ms))
 
 
 def _moved(reply: Reply) -> Rescheduling:
@@ -184,14 +184,14 @@ def first_claim(reply: Reply) -> Claimed | None:
 def claim(queue: str, *, lease_ms: int = LEASE_MS) -> Call[Claimed | None]:
     """Takes the next job in hand, flat or from a lane, for `lease_ms`; None when none can be served."""
     k = keys(queue)
-    args = (integer("lease_ms", lease_ms, least=1), 1)
+    args = (span("lease_ms", lease_ms, least=1), 1)
     return Call("claim", (k.pending, k.active), args, first_claim, _CLAIM, subject=queue)
 
 
 def claim_many(queue: str, n: int, *, lease_ms: int = LEASE_MS) -> Call[Claims]:
     """Takes up to `n` jobs in hand under one deadline, as `n` single claims in sequence would (protocol §12.3)."""
     k = keys(queue)
-    args = (integer("lease_ms", lease_ms, least=1), integer("n", n, least=1, most=100_000))
+    args = (span("lease_ms", lease_ms, least=1), integer("n", n, least=1, most=100_000))
     return Call("claim", (k.pending, k.active), args, claims_of, _CLAIM, subject=queue)
 
 
@@ -290,7 +290,7 @@ def retry(queue: str, job_id: str, token: Token, *, delay_ms: int, max_attempts:
         (
             job_id,
             text,
-            milliseconds("delay_ms", delay_ms),
+            span("delay_ms", delay_ms),
             integer("max_attempts", max_attempts, least=0),
             error_of(error),
             k.base,
@@ -378,7 +378,7 @@ def extend(queue: str, job_id: str, token: Token, *, lease_ms: int = LEASE_MS) -
     return Call(
         "extend",
         (k.active, k.job(check_job(job_id))),
-        (job_id, text, integer("lease_ms", lease_ms, least=1)),
+        (job_id, text, span("lease_ms", lease_ms, least=1)),
         _extended,
         _EXTEND,
         subject=job_id,
@@ -389,7 +389,7 @@ def extend(queue: str, job_id: str, token: Token, *, lease_ms: int = LEASE_MS) -
 def extend_many(queue: str, jobs: Sequence[tuple[str, Token]], *, lease_ms: int = LEASE_MS) -> Call[tuple[str, ...]]:
     """Moves the deadlines of jobs in hand; gives the ids that were NOT extended: stale, not active or gone."""
     k = keys(queue)
-    args: list[Arg] = [k.base, integer("lease_ms", lease_ms, least=1)]
+    args: list[Arg] = [k.base, span("lease_ms", lease_ms, least=1)]
     for job_id, token in jobs:
         args += (check_job(job_id), token_of(token))
     if len(args) == 2:

@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from echomq.identity.branded import check, encode
 from echomq.protocol.call import Call, Plan, Reply
-from echomq.protocol.checks import check_job, integer, name_of, payload_of
+from echomq.protocol.checks import check_job, integer, name_of, payload_of, span
 from echomq.protocol.jobs import LEASE_MS, admitted, claims_of, first_claim
 from echomq.protocol.keys import Keys, keys
 from echomq.protocol.replies import Admission, Claimed, Claims, as_int
@@ -69,14 +69,14 @@ def enqueue(queue: str, job_id: str, payload: bytes | str, group: str) -> Call[A
 def claim(queue: str, *, lease_ms: int = LEASE_MS) -> Call[Claimed | None]:
     """Takes the head of the next lane that can be served; None when no lane can."""
     k = keys(queue)
-    args = (k.base, integer("lease_ms", lease_ms, least=1), "")
+    args = (k.base, span("lease_ms", lease_ms, least=1), "")
     return Call("lane claim", (k.ring, k.active), args, first_claim, _CLAIM, subject=queue)
 
 
 def claim_weighted(queue: str, *, lease_ms: int = LEASE_MS) -> Call[Claims]:
     """One turn: min(weight, depth, limit - in hand) jobs of the next lane, under one deadline."""
     k = keys(queue)
-    args = (k.base, integer("lease_ms", lease_ms, least=1), "weighted")
+    args = (k.base, span("lease_ms", lease_ms, least=1), "weighted")
     return Call("weighted claim", (k.ring, k.active), args, claims_of, _CLAIM, subject=queue)
 
 

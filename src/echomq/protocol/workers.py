@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from echomq.protocol.call import Arg, Call, Reply
-from echomq.protocol.checks import check_job, integer, name_of, payload_of, token_of
+from echomq.protocol.checks import check_job, integer, name_of, payload_of, span, token_of
 from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.jobs import LEASE_MS, Token
 from echomq.protocol.keys import keys
@@ -55,7 +55,7 @@ def keep(queue: str, jobs: Sequence[tuple[str, Token]], *, lease_ms: int = LEASE
     `field` also writes the `lock` field of the row, where the server knows hash-field TTL; elsewhere it is left out.
     """
     k = keys(queue)
-    args: list[Arg] = [k.base, integer("lease_ms", lease_ms, least=1), "field" if field else ""]
+    args: list[Arg] = [k.base, span("lease_ms", lease_ms, least=1), "field" if field else ""]
     for job_id, token in jobs:
         args += (check_job(job_id), token_of(token))
     if len(args) == 3:
