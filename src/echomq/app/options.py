@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final, TypedDict
 
 import msgspec
@@ -147,11 +148,13 @@ class Options:
             payload,
             at_ms=when.at_ms,
             delay_ms=when.delay_ms,
-            group=None if self.lane is None else lane_id(self.lane),
+            group=None if self.lane is None else _group(self.lane),
             lane_text=self.lane or "",
             dedup=None if self.dedup is None else self.dedup.verb(),
         )
 
+
+_group: Final = lru_cache(maxsize=4_096)(lane_id)
 
 PLAIN: Final = Options()
 """No option at all."""
