@@ -1,9 +1,9 @@
 """A queue in plain Python: what the protocol says each verb does and answers, without any server.
 
 `Model` holds what a queue holds, moves jobs between places and compares itself with a server. The verbs are a class a
-family, each on top of the one before: model_jobs, model_repeat, model_lanes. A verb is a method that changes the
-model and gives the reply: a verdict of `echomq.protocol.replies`, or the text of a refusal. An instant that the
-server's clock decides is a `Span` until `settle` has read it back.
+family, each on top of the one before: model_jobs, model_repeat, model_lanes, model_flows, model_admin. A verb is a
+method that changes the model and gives the reply: a verdict of `echomq.protocol.replies`, or the text of a refusal. An
+instant that the server's clock decides is a `Span` until `settle` has read it back.
 """
 
 from __future__ import annotations
@@ -48,7 +48,12 @@ class Row:
     failures: int | None = None
     stalled: int | None = None
     last_error: bytes | None = None
-    died: bool = False
+    died: Span | None = None
+    parent: str | None = None
+    parent_policy: str | None = None
+    parent_queue: str | None = None
+    dedup: str | None = None
+    cancel: bytes | None = None
 
     def fields(self) -> dict[str, bytes]:
         """The row's fields, but for the instant of a death."""
@@ -60,6 +65,11 @@ class Row:
             "failures": self.failures,
             "stalled": self.stalled,
             "last_error": self.last_error,
+            "parent": self.parent,
+            "parent_policy": self.parent_policy,
+            "parent_queue": self.parent_queue,
+            "dedup": self.dedup,
+            "cancel": self.cancel,
         }
         return {
             name: value if isinstance(value, bytes) else str(value).encode()
@@ -94,6 +104,11 @@ class Model:
     freed: int = 0
     first: str | None = None
     swept: bool = False
+    pushed: int | None = None
+
+    def known(self, job_id: str) -> bool:
+        """Whether an admission of this id is a duplicate."""
+        return job_id in self.rows
 
     # -- where jobs lie ---------------------------------------------------------------------------------------
 
@@ -174,7 +189,7 @@ class Model:
     def bury(self, job_id: str, reason: bytes) -> None:
         """Into the morgue."""
         row = self.rows[job_id]
-        row.state, row.last_error, row.died = "dead", reason, True
+        row.state, row.last_error, row.died = "dead", reason, self.now
         self.dead.add(job_id)
         self.failed += 1
 
@@ -184,10 +199,14 @@ class Model:
         """A step begins: it owes no tokens yet."""
         self.now = now
         self.opened = self.freed = 0
-        self.first, self.swept = None, False
+        self.first, self.swept, self.pushed = None, False, None
 
     def owed(self, before: int) -> Span:
         """How many tokens the step may have pushed, `before` being what was claimable when it began."""
+        if self.swept:
+            return Span.at(0)
+        if self.pushed is not None:
+            return Span.at(self.pushed)
         head = 0
         if self.first is not None and self.first in self.schedule:
             head = self.first == min(self.schedule, key=lambda i: (self.schedule[i].low, i))
@@ -219,9 +238,11 @@ class Model:
         same("jobs", set(self.rows), set(shot.rows))
         for job_id in set(self.rows) & set(shot.rows):
             theirs_row = dict(shot.rows[job_id])
-            died = theirs_row.pop("died_ms", None)
-            same(f"row of {job_id}", self.rows[job_id].fields(), theirs_row)
-            same(f"death of {job_id}", self.rows[job_id].died, died is not None)
+            died, row = theirs_row.pop("died_ms", None), self.rows[job_id]
+            same(f"row of {job_id}", row.fields(), theirs_row)
+            if (died is None) != (row.died is None) or (row.died and died and int(died) not in row.died):
+                out.append(f"death of {job_id}: the model has {row.died}, the server {died!r}")
+            row.died = Span.at(int(died)) if died else None
         return out
 
     def settle_tokens(self, owed: Span, tokens: int) -> list[str]:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from echomq.protocol.replies import (
     Admission,
     Claimed,
-    Completion,
     Counts,
     Extension,
     Idle,
@@ -25,7 +24,7 @@ class JobModel(Model):
     # -- admission ----------------------------------------------------------------------------------------------
 
     def enqueue(self, job_id: str, payload: bytes, group: str | None = None) -> Admission:
-        if job_id in self.rows:
+        if self.known(job_id):
             return Admission.DUPLICATE
         self.rows[job_id] = Row(payload, group=group)
         self.to_place(job_id)
@@ -35,7 +34,7 @@ class JobModel(Model):
         return tuple(self.enqueue(job_id, payload) for job_id, payload in jobs)
 
     def schedule_one(self, job_id: str, payload: bytes, at: Span) -> Admission:
-        if job_id in self.rows:
+        if self.known(job_id):
             return Admission.DUPLICATE
         self.rows[job_id] = Row(payload)
         self.to_schedule(job_id, at)
@@ -61,11 +60,14 @@ class JobModel(Model):
         return want, None
 
     def take(self, job_id: str, deadline: Span, out: list[Claimed]) -> bool:
-        """In hand, out of wherever it waits; a job without a payload is buried instead."""
+        """In hand, out of wherever it waits; a job without a payload and a cancelled one are buried instead."""
         row = self.rows[job_id]
         self.leave(job_id)
         if row.payload is None:
             self.bury(job_id, b"payload missing")
+            return False
+        if row.cancel is not None:
+            self.bury(job_id, row.cancel)
             return False
         row.state, row.attempts = "active", row.attempts + 1
         with self.moving():
@@ -116,19 +118,6 @@ class JobModel(Model):
         if row.attempts != token:
             return f"EMQSTALE {verb} token mismatch"
         return None if self.place_of(job_id) in places else f"EMQSTATE {verb} not active"
-
-    def complete(self, job_id: str, token: int) -> Completion | str:
-        if job_id not in self.rows:
-            return Completion.GONE
-        if refused := self.refusal("complete", job_id, token, ("active", "pending")):
-            return refused
-        self.leave(job_id)
-        del self.rows[job_id]
-        self.completed += 1
-        return Completion.RETIRED
-
-    def complete_many(self, jobs: list[tuple[str, int]]) -> tuple[Completion | str, ...]:
-        return tuple(self.complete(job_id, token) for job_id, token in jobs)
 
     def retry(self, job_id: str, token: int, delay_ms: int, most: int, error: bytes) -> Retried | str:
         if job_id not in self.rows:
@@ -224,5 +213,5 @@ class JobModel(Model):
             "active": State.ACTIVE,
             "schedule": State.SCHEDULED,
             "dead": State.DEAD,
-            None: State.UNKNOWN,
+            None: State.AWAITING_CHILDREN if self.rows[job_id].state == "awaiting_children" else State.UNKNOWN,
         }[self.place_of(job_id)]

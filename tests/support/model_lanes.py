@@ -50,10 +50,3 @@ class LaneModel(RepeatModel):
         self.to_place(job_id)
         self.opened = max(self.waiting() - waiting, 0)  # a move between two lanes that are served opens nothing
         return 1
-
-    def drain_lane(self, group: str, budget: int) -> int:
-        drained = sorted(self.lanes.get(group, ()))[:budget]
-        for job_id in drained:
-            self.leave(job_id)
-            del self.rows[job_id]
-        return len(drained)

@@ -33,7 +33,7 @@ class RepeatModel(JobModel):
     def owed(self, before: int) -> Span:
         """One more token for a recurrence that is now the earliest."""
         owed = JobModel.owed(self, before)
-        if self.first_name is not None:
+        if self.first_name is not None and not self.swept:
             first = min(self.repeats, key=lambda name: (self.repeats[name].at.low, name))
             owed += first == self.first_name
         return owed
@@ -84,7 +84,7 @@ class RepeatModel(JobModel):
             return Firing.LOST, known.at
         if score > self.now.high:
             return Firing.EARLY, known.at
-        if job_id in self.rows:
+        if self.known(job_id):
             return Firing.DUPLICATE, known.at
         self.enqueue(job_id, known.template)
 

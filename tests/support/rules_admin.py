@@ -1,0 +1,187 @@
+"""Rules of the state machine: operator verbs, rate limit, retention, deduplicated admission (protocol §7)."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from echomq.protocol import admin, admission, morgue, workers
+from echomq.protocol.admission import Dedup
+from support.machine import GROUPS, HOUR, Bench, Holder, delays, holders, payloads, picks, plain, small, some
+from support.model import Span
+
+KEYS = ["k", "l"]
+keys_ = st.sampled_from(KEYS)
+
+
+class AdminRules(Bench):
+    """What operators do, and what time does to what they have set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.after = ""
+
+    # -- settings -----------------------------------------------------------------------------------------------------
+
+    @rule(paused=st.sampled_from([False, False, True]))
+    def pause_queue(self, paused: bool) -> None:
+        if paused:
+            self.step(admin.pause_queue(self.queue), lambda: self.model.setting("paused", True))
+        else:
+            self.step(admin.resume_queue(self.queue), lambda: self.model.resume_queue())
+        self.step(admin.is_paused(self.queue), lambda: paused)
+
+    @rule(ceiling=st.sampled_from([None, None, None, 1, 2, 4]))
+    def set_ceiling(self, ceiling: int | None) -> None:
+        self.step(admin.set_ceiling(self.queue, ceiling), lambda: self.model.setting("ceiling", ceiling or 0))
+        self.step(admin.gate(self.queue), lambda: self.model.ceiling_gate(), lambda a, b: plain(a) == b)
+
+    @rule(n=st.sampled_from([None, None, 1, 3, 6]), hours=st.integers(1, 2))
+    def set_rate(self, n: int | None, hours: int) -> None:
+        period_ms = hours * HOUR
+        rate = None if n is None else (n, period_ms)
+        self.step(
+            admin.set_rate(self.queue, n, period_ms=period_ms),
+            lambda: self.model.setting("rate", rate),
+        )
+
+    @rule(n=st.sampled_from([0, 0, 1, 3]))
+    def look_at_rate(self, n: int) -> None:
+        self.step(admin.rate_ttl(self.queue, n=n), lambda: self.model.rate_ttl(n), lambda ttl, span: ttl in span)
+
+    @rule(how=st.sampled_from(["over", "over", "no end", "half an hour"]))
+    def rate_window(self, how: str) -> None:
+        """A window ends, is left without an end by another client, or is cut short."""
+        model, key = self.model, self.keys.limiter
+        if not model.spent:
+            return
+        if how == "over":
+            model.spent, model.window = 0, None
+            self.by_hand("window ends", "DEL", key)
+        elif how == "no end":
+            model.window = None
+            self.by_hand("window has no end", "PERSIST", key)
+        else:
+            ends = self.runner.now_ms() + HOUR // 2
+            model.window = Span.at(ends)
+            self.by_hand("window rescored", "PEXPIREAT", key, ends)
+
+    # -- the morgue ---------------------------------------------------------------------------------------------------
+
+    @rule(most=st.sampled_from([None, None, 0, 2]), age_ms=st.sampled_from([None, 0, HOUR, HOUR]), budget=small)
+    def retain(self, most: int | None, age_ms: int | None, budget: int) -> None:
+        """A few steps of the pump under new settings."""
+        model = self.model
+
+        def foresee() -> None:
+            model.setting("dead_max", most)
+            model.setting("dead_age_ms", age_ms)
+
+        self.step(admin.set_retention(self.queue, dead_max=most, dead_age_ms=age_ms), foresee)
+        after = ""
+        for _ in range(3):
+            call = admin.retain(self.queue, after=after, budget=budget)
+            _, after = self.step(call, lambda after=after: model.retain(after, budget))
+
+    @rule(pick=picks, died_ms=st.sampled_from([None, 1_000]))
+    def age_dead(self, pick: int, died_ms: int | None) -> None:
+        """A dead job has lain there for long, or another client has buried it."""
+        if self.model.dead:
+            job_id = sorted(self.model.dead)[pick % len(self.model.dead)]
+            self.model.rows[job_id].died = None if died_ms is None else Span.at(died_ms)
+            words = ("HDEL", self.keys.job(job_id), "died_ms")
+            self.by_hand("age dead", *(words if died_ms is None else ("HSET", *words[1:], died_ms)))
+
+    @rule(chosen=some)
+    def purge(self, chosen: list[int]) -> None:
+        ids = [self.among(self.model.dead, pick) for pick in chosen]
+        self.step(morgue.purge(self.queue, ids), lambda: self.model.purge(ids))
+
+    @rule(pick=picks)
+    def reprocess(self, pick: int) -> None:
+        job_id = self.among(self.model.dead, pick)
+        self.step(admin.reprocess_job(self.queue, job_id), lambda: self.model.reprocess_job(job_id))
+
+    # -- one job ------------------------------------------------------------------------------------------------------
+
+    @rule(pick=picks, key=st.sampled_from(["", "", *KEYS]))
+    def remove(self, pick: int, key: str) -> None:
+        job_id = self.ids[pick]
+        self.step(admin.remove_job(self.queue, job_id, dedup=key), lambda: self.model.remove_job(job_id, key))
+
+    @rule(pick=picks, reason=st.sampled_from(["cancelled", "cancelled: no", "why"]))
+    def cancel_job(self, pick: int, reason: str) -> None:
+        job_id = self.ids[pick]
+        text = reason if reason.startswith("cancelled") else f"cancelled: {reason}"
+        self.step(
+            admin.cancel_job(self.queue, job_id, reason=reason),
+            lambda: self.model.cancel_job(job_id, text.encode()),
+        )
+
+    @rule(pick=picks, payload=payloads)
+    def update_data(self, pick: int, payload: bytes) -> None:
+        job_id = self.ids[pick]
+        self.step(admin.update_data(self.queue, job_id, payload), lambda: self.model.update_data(job_id, payload))
+
+    @rule(who=st.lists(holders, min_size=1, max_size=4))
+    def keep(self, who: list[Holder]) -> None:
+        """The beat of a lease keeper: from now on the jobs are locked."""
+        batch = [self.holder(each) for each in who]
+        self.step(workers.keep(self.queue, batch, lease_ms=HOUR), lambda: self.model.keep(batch, HOUR))
+
+    @rule(pick=picks)
+    def lock_ends(self, pick: int) -> None:
+        """A worker has not been heard of for two leases."""
+        if self.model.locks:
+            job_id = sorted(self.model.locks)[pick % len(self.model.locks)]
+            self.model.locks.discard(job_id)
+            self.by_hand("lock ends", "DEL", f"{self.keys.job(job_id)}:lock")
+
+    # -- many jobs ----------------------------------------------------------------------------------------------------
+
+    @rule(budget=small, scheduled=st.booleans())
+    def drain(self, budget: int, scheduled: bool) -> None:
+        call = next(admin.drain(self.queue, scheduled=scheduled, budget=budget))
+        self.step(call, lambda: self.model.drain(budget, scheduled=scheduled))
+
+    # -- admission with options ---------------------------------------------------------------------------------------
+
+    @rule(
+        pick=picks,
+        payload=payloads,
+        delay_ms=st.one_of(st.none(), delays),
+        group=st.sampled_from([None, None, *GROUPS]),
+        key=st.sampled_from([None, *KEYS, *KEYS]),
+        windowed=st.booleans(),
+        replace=st.booleans(),
+    )
+    def admit(
+        self,
+        pick: int,
+        payload: bytes,
+        delay_ms: int | None,
+        group: str | None,
+        key: str | None,
+        windowed: bool,
+        replace: bool,
+    ) -> None:
+        job_id, model = self.ids[pick], self.model
+        dedup = None if key is None else Dedup(key, HOUR if windowed else None, replace)
+        self.step(
+            admission.admit(self.queue, job_id, payload, delay_ms=delay_ms, group=group, dedup=dedup),
+            lambda: model.admit(
+                job_id,
+                payload,
+                at=None if delay_ms is None else model.now + delay_ms,
+                group=group,
+                key=key,
+                windowed=windowed,
+                replace=replace,
+            ),
+        )
+
+    @rule(key=keys_)
+    def window_of_key_ends(self, key: str) -> None:
+        """A deduplication key is free before its job has ended."""
+        if self.model.claims.pop(key, None):
+            self.by_hand("key ends", "DEL", f"{self.keys.base}de:{key}")

@@ -1,0 +1,152 @@
+"""Rules of the state machine: flows in one queue and across both (protocol §8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from echomq.identity.errors import InvalidInputError
+from echomq.protocol import flows
+from echomq.protocol.call import Call
+from echomq.protocol.flows import Node, OnDeath
+from echomq.protocol.replies import Admission
+from support.machine import QUEUES, Bench, picks
+from support.model_admin import AdminModel
+from support.model_flows import Placed
+
+# Nodes of a tree: who, what its death means, whether it lies in the other queue, which of those before is its parent.
+Sprout = tuple[int, OnDeath, bool, int]
+trees = st.lists(
+    st.tuples(picks, st.sampled_from(OnDeath), st.sampled_from([False, False, True]), st.sampled_from([0, 0, 1, 2])),
+    min_size=2,
+    max_size=6,
+    unique_by=lambda sprout: sprout[0],
+)
+# How many calls of an addition are made before its caller dies.
+cuts = st.sampled_from([1, 2, 99, 99, 99])
+
+
+def queue_of(call: Call[Any]) -> str:
+    """The queue whose keys a call names."""
+    return call.keys[0].split("{")[1].split("}")[0]
+
+
+def placed(args: tuple[Any, ...]) -> list[Placed]:
+    """The nodes as a call names them."""
+    out: list[Placed] = []
+    for i in range(0, len(args), 5):
+        job_id, payload, parent, link, children = args[i : i + 5]
+        policy, anew, queue = link[:2], link[2:3] == "+", link[3:]
+        out.append(Placed(job_id, payload, parent, policy, anew, queue, children))
+    return out
+
+
+class FlowRules(Bench):
+    """Trees of two levels and more, added again at any time; signals delivered late, twice, out of order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trees: list[Node] = []
+        self.letters: list[bytes] = []
+
+    def tree(self, sprouts: list[Sprout], *, spread: bool) -> Node:
+        """The flow that the sprouts stand for, its root in the queue at hand."""
+        other = QUEUES[self.queue == QUEUES[0]]
+        children: dict[int, list[int]] = {}
+        for i, (_, _, _, above) in enumerate(sprouts[1:], 1):
+            children.setdefault(above % i, []).append(i)
+
+        def node(i: int) -> Node:
+            pick, on_death, elsewhere, _ = sprouts[i]
+            queue = other if elsewhere and spread and i else self.queue
+            return Node(queue, self.ids[pick], b"f", tuple(node(child) for child in children.get(i, ())), on_death)
+
+        return node(0)
+
+    def foreseen(self, call: Call[Any], model: AdminModel) -> Callable[[], Any]:
+        """What the model says of one call of an addition."""
+        args: tuple[Any, ...] = call.args
+        if call.verb == "flow there":
+            return lambda: model.flow_there([args[i : i + 3] for i in range(0, len(args), 3)])
+        if call.verb == "flow recorded":
+            return lambda: model.recorded(call.subject, args)
+        verdicts = (Admission.DUPLICATE, Admission.ADMITTED)
+        return lambda: tuple(verdicts[one] for one in model.flow_add(placed(args)))
+
+    def plant(self, root: Node, calls: int) -> None:
+        """Adds a flow, as many calls of it as its caller lives to make."""
+        plan, answer = flows.add(root), None
+        with suppress(StopIteration):
+            for _ in range(calls):
+                call = plan.send(answer)
+                queue = queue_of(call)
+                answer = self.step_on(queue, call, self.foreseen(call, self.models[queue]))
+
+    @rule(sprouts=trees, spread=st.booleans(), calls=cuts)
+    def add_flow(self, sprouts: list[Sprout], spread: bool, calls: int) -> None:
+        self.trees.append(self.tree(sprouts, spread=spread))
+        self.plant(self.trees[-1], calls)
+
+    @rule(index=picks, calls=cuts)
+    def add_flow_again(self, index: int, calls: int) -> None:
+        if self.trees:
+            self.plant(self.trees[-1 - index % len(self.trees)], calls)
+
+    # -- the outbox ---------------------------------------------------------------------------------------------------
+
+    def deliver(self, entry: bytes) -> bool:
+        """Brings a signal to its queue; False when it cannot be read."""
+        try:
+            call = flows.deliver(entry)
+        except InvalidInputError:
+            return False
+        queue = queue_of(call)
+        self.step_on(queue, call, lambda: self.models[queue].deliver(entry))
+        return True
+
+    @rule(limit=st.integers(1, 3), times=st.integers(1, 2), dies=st.sampled_from([False, False, True]))
+    def pump_outbox(self, limit: int, times: int, dies: bool) -> None:
+        """Some signals are delivered, once or twice, and removed unless the pump dies before it could."""
+        model = self.model
+        entries = self.step(flows.outbox(self.queue, limit=limit), lambda: tuple(model.outbox[:limit]))
+        for entry in entries:
+            readable = [self.deliver(entry) for _ in range(times)]
+            if not all(readable):
+                self.step(flows.reject(self.queue, entry), lambda entry=entry: self.set_aside(entry))
+            elif not dies:
+                self.letters.append(entry)
+                self.step(flows.settle(self.queue, entry), lambda entry=entry: model.settle_entry(entry))
+
+    def set_aside(self, entry: bytes) -> int:
+        self.model.rejected.insert(0, entry)
+        return self.model.settle_entry(entry)
+
+    @rule(index=picks)
+    def late_letter(self, index: int) -> None:
+        """A pump that was frozen delivers what another has long delivered and removed."""
+        if self.letters:
+            entry = self.letters[-1 - index % len(self.letters)]
+            self.deliver(entry)
+            self.step(flows.settle(self.queue, entry), lambda: self.model.settle_entry(entry))
+
+    @rule(garbage=st.sampled_from([b"", b"q\0JOB\0", b"\0fail\0q\0x\0y\0zz\0e"]))
+    def spoil_outbox(self, garbage: bytes) -> None:
+        """Another client has left what nobody can read."""
+        self.model.outbox.append(garbage)
+        self.by_hand("spoil outbox", "RPUSH", self.keys.outbox, garbage)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    @rule(pick=picks)
+    def look_at_family(self, pick: int) -> None:
+        parent = self.among(set(self.model.books), pick)
+        books = self.model.books.get(parent)
+        self.step(flows.children_values(self.queue, parent), lambda: books.processed if books else {})
+        self.step(flows.failures(self.queue, parent), lambda: books.failed if books else {})
+        self.step(flows.ignored_failures(self.queue, parent), lambda: books.unsuccessful if books else {})
+        self.step(flows.outstanding(self.queue, parent), lambda: books.left if books else 0)
+        self.step(flows.rejected(self.queue, limit=2), lambda: tuple(self.model.rejected[:2]))
