@@ -154,7 +154,7 @@ def test_help_of_a_command_has_examples(run: Run) -> None:
     done = run("worker", "--help")
     assert done.returncode == 0
     assert "echomq worker tasks:mq --burst" in " ".join(done.stdout.split())
-    assert "Jobs of each queue that run at once" in " ".join(done.stdout.split())
+    assert "Jobs that run at once, over all queues" in " ".join(done.stdout.split())
 
 
 def test_the_version_is_told(run: Run) -> None:

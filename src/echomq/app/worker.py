@@ -22,8 +22,10 @@ from echomq.app.times import first_ms, span_ms
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.checks import integer
 from echomq.protocol.jobs import LEASE_MS
+from echomq.runtime.budget import Budget
 from echomq.runtime.consumer import Consumer
 from echomq.runtime.leases import LeaseKeeper
+from echomq.runtime.presence import Identity, identity
 from echomq.runtime.runner import Router
 
 log: Final = logging.getLogger("echomq.worker")
@@ -36,10 +38,14 @@ PATIENCE: Final = timedelta(seconds=PATIENCE_S)
 class Worker:
     """Runs the jobs of `mq` until it is told to stop: coroutines on its event loop, plain functions in threads.
 
-    `queues`: those of the app's jobs unless given. `concurrency`: how many jobs of each queue run at once. `burst`:
-    end when nothing can be claimed in any queue and nothing is in hand; what is scheduled for later is not waited
-    for. `grace`: how long running jobs may go on once it is told to stop; then they are handed back, with no attempt
-    spent. `unknown_patience`: how long a job that this worker does not know waits for one that does.
+    `queues`: those of the app's jobs unless given. `concurrency`: how many jobs run at once, over all queues; while
+    several queues have work, each gets its share. `burst`: end when nothing can be claimed in any queue and nothing is
+    in hand; what is scheduled for later is not waited for. `grace`: how long running jobs may go on once it is told to
+    stop; then they are handed back, with no attempt spent. `events`: publish what happens to each job, for
+    `echomq.events`. `unknown_patience`: how long a job that this worker does not know waits for one that does.
+
+    A job that is cancelled while it runs is interrupted when it is a coroutine; a plain function has to look
+    (`current_job().raise_if_cancelled()`).
     """
 
     def __init__(
@@ -50,6 +56,7 @@ class Worker:
         concurrency: int = CONCURRENCY,
         burst: bool = False,
         grace: timedelta = GRACE,
+        events: bool = False,
         lease: timedelta = timedelta(milliseconds=LEASE_MS),
         unknown_patience: timedelta = PATIENCE,
     ) -> None:
@@ -57,6 +64,7 @@ class Worker:
         self._queues = _queues(mq, queues)
         self._concurrency = integer("concurrency", concurrency, least=1)
         self._burst = burst
+        self._events = events
         self._grace_ms = first_ms("grace", grace)
         self._lease_ms = span_ms("lease", lease)
         patience_s = first_ms("unknown_patience", unknown_patience) / 1_000
@@ -95,7 +103,8 @@ class Worker:
             keeper = LeaseKeeper(self._mq.dial())
             await keeper.start()
             stack.push_async_callback(keeper.stop)
-            self._consumers = [self._consumer(queue, keeper) for queue in self._queues]
+            who, budget = identity(self._queues), Budget(self._concurrency)
+            self._consumers = [self._consumer(queue, keeper, who, budget) for queue in self._queues]
             stack.push_async_callback(self._drain, self._at_once)
             for consumer in self._consumers:
                 await consumer.start()
@@ -120,7 +129,7 @@ class Worker:
             _end_process()
         runner.close()
 
-    def _consumer(self, queue: str, keeper: LeaseKeeper) -> Consumer:
+    def _consumer(self, queue: str, keeper: LeaseKeeper, who: Identity, budget: Budget) -> Consumer:
         return Consumer(
             self._mq.dial(),
             queue,
@@ -128,6 +137,11 @@ class Worker:
             concurrency=self._concurrency,
             lease_ms=self._lease_ms,
             keeper=keeper,
+            who=who,
+            # A queue that is alone has all the slots anyway.
+            budget=budget if len(self._queues) > 1 else None,
+            events=self._events,
+            interrupt=True,
         )
 
     async def _serve_with_signals(self) -> None:
@@ -159,15 +173,18 @@ class Worker:
 
     async def _until_empty(self) -> None:
         """A whole round of claims that brings nothing, begun when nothing was in hand that could add a job."""
-        while True:
-            for consumer in self._consumers:
-                while not consumer.idle:
-                    await consumer.parked.next()
+        claimed = -1
+        while claimed != self._claimed():
+            await self._all_idle()
             claimed = self._claimed()
             await asyncio.gather(*(consumer.beat() for consumer in self._consumers))
-            if claimed == self._claimed() and all(consumer.idle for consumer in self._consumers):
-                log.info("nothing is left to claim; %d jobs were run", claimed)
-                return
+            # A beat that found every slot taken has its claim still before it.
+            await self._all_idle()
+        log.info("nothing is left to claim; %d jobs were run", claimed)
+
+    async def _all_idle(self) -> None:
+        while busy := [consumer for consumer in self._consumers if not consumer.idle]:
+            await busy[0].parked.next()
 
     def _claimed(self) -> int:
         return sum(consumer.tally.claimed for consumer in self._consumers)

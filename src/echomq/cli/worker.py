@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 def worker(
     target: Annotated[str, typer.Argument(metavar="MODULE:OBJECT", help="The app, an EchoMQ, as in tasks:mq.")],
     concurrency: Annotated[
-        int, typer.Option("--concurrency", "-c", min=1, metavar="N", help="Jobs of each queue that run at once.")
+        int, typer.Option("--concurrency", "-c", min=1, metavar="N", help="Jobs that run at once, over all queues.")
     ] = 10,
     queue: Annotated[
         list[str] | None,

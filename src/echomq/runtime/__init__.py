@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from echomq.runtime.budget import Budget
 from echomq.runtime.cancel import CancelToken, JobCancelledError, current_token
 from echomq.runtime.consumer import Consumer
 from echomq.runtime.dial import Dial
@@ -16,6 +17,7 @@ from echomq.runtime.stalled import StalledSweep
 from echomq.runtime.telemetry import Step, Telemetry, hub
 
 __all__ = [
+    "Budget",
     "Bury",
     "CancelToken",
     "Consumer",

@@ -17,6 +17,7 @@ from echomq.protocol.checks import integer
 from echomq.protocol.jobs import LEASE_MS
 from echomq.protocol.keys import check_queue
 from echomq.protocol.replies import Claimed
+from echomq.runtime.budget import Budget
 from echomq.runtime.cancel import wish_of
 from echomq.runtime.dial import Dial
 from echomq.runtime.drain import FAREWELL_S, Drain, Phase
@@ -52,6 +53,7 @@ class Consumer(Loop):
     event loop may stand still before the leases are given up (ten leases unless given). `on_lost(job)` is called on
     the loop when the lease of a job in hand turns out to be lost, `on_cancel(job, reason)` when its cancel token is
     set; with `interrupt` its coroutine is cancelled too. `who`: its entry in the registry of workers.
+    `budget` is shared with other consumers, so that all of them together run no more jobs at once than it has slots.
     `watch` is told every step; with `events` they are published on the queue's channel too (protocol §10).
     """
 
@@ -77,6 +79,7 @@ class Consumer(Loop):
         who: Identity | None = None,
         watch: Telemetry = hub,
         events: bool = False,
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(dial, beat_ms=beat_ms)
         self._queue = check_queue(queue)
@@ -108,7 +111,10 @@ class Consumer(Loop):
             max_stalled=max_stalled,
             batch=promote_batch,
             watch=self._watch,
+            budget=budget,
+            wake=self._wake,
         )
+        self._budget = budget
         self._offered = self._passed = False
         self._listening = True
         self._drain: Drain | None = None
@@ -136,10 +142,10 @@ class Consumer(Loop):
 
     @property
     def idle(self) -> bool:
-        """Nothing is in hand and the last claim found nothing."""
+        """Nothing is in hand, the last claim found nothing, and no parent waits for a signal of its jobs."""
         last = self._turns.last
         found = last is None or bool(last.jobs) or self._turns.hungry
-        return not self._held and not found and (self._gear is None or self._gear.legs.idle)
+        return not self._held and not found and not (self._gear and self._gear.legs.owes)
 
     @property
     def next_run_ms(self) -> int | None:
@@ -212,10 +218,12 @@ class Consumer(Loop):
                 on_cancel=self._to_end,
             )
             presence = Presence(self._queue, self._who, self._held, self._concurrency)
-            legs = Legs(self._queue, presence, beat_ms=self._beat_ms)
+            legs = Legs(self._queue, presence, beat_ms=self._beat_ms, paid=self._nudge.set)
             runner = Runner(self._handler, queue=self._queue, threads=self._concurrency, ended=self._ended)
             await self._keeper.start()
             self._keeper.add(hand)
+            if self._budget is not None:
+                self._budget.join(self._turns)
             self._gear = Gear(conn, hand, runner, ear, legs, loop)
         return self._gear
 
@@ -223,6 +231,8 @@ class Consumer(Loop):
         if farewell:
             await gear.farewell()
         self._keeper.remove(gear.hand)
+        if self._budget is not None:
+            self._budget.leave(self._turns)
         if self._owns_keeper:
             await self._keeper.stop()
         await gear.close()
@@ -238,6 +248,7 @@ class Consumer(Loop):
         now = gear.loop.time()
         if self._drain is None:
             self._stopping.set()
+            self._turns.away = True
             self._drain = Drain(gear.hand, gear.runner, self._ended, now=now, grace_s=grace_s)
         else:
             self._drain.hurry(now, grace_s)
@@ -271,6 +282,10 @@ class Consumer(Loop):
             and self._turns.asking
         ):
             self._wishes[wish[0]] = wish[1]
+
+    def _wake(self) -> None:
+        """There may be a slot in the budget."""
+        self._nudge.set()
 
     def _publish(self, call: Call[None]) -> asyncio.Future[None]:
         assert self._gear is not None
@@ -329,7 +344,7 @@ class Consumer(Loop):
     async def _run(self) -> None:
         gear = self._gear
         assert gear is not None
-        streak = 0
+        turns, streak = self._turns, 0
         while True:
             try:
                 if self._drain is not None and await self._drained(gear, self._drain, degraded=streak > 0):
@@ -345,7 +360,11 @@ class Consumer(Loop):
                 pause_ms = delay_ms(self._curve, streak)
                 say(self.name, error, streak, pause_ms)
                 self.degraded.fire()
+                turns.away = True
+                if self._budget is not None:
+                    self._budget.changed(turns)
                 await self._rest(gear, pause_ms)
+                turns.away = self._drain is not None
         await self._whole(gear, self._close(gear, farewell=not streak and not self._held))
 
     async def _drained(self, gear: Gear, drain: Drain, *, degraded: bool) -> bool:
@@ -411,6 +430,9 @@ class Consumer(Loop):
             if turns.worked:
                 turns.worked = False
                 time.keeps = True
+            gear.ear.arm()
+            self.parked.fire()
+        elif turns.waits:
             gear.ear.arm()
             self.parked.fire()
         rings_at = time.rings_at()

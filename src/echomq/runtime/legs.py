@@ -25,26 +25,27 @@ below three commands a second."""
 class Legs:
     """The legs of one consumer. Instants are seconds on the event loop's clock."""
 
-    def __init__(self, queue: str, presence: Presence | None, *, beat_ms: int) -> None:
+    def __init__(
+        self, queue: str, presence: Presence | None, *, beat_ms: int, paid: Callable[[], None] | None = None
+    ) -> None:
         self.outbox = Outbox(queue)
         self.retention = Retention(queue)
         self._name = f"{queue}:legs"
         self._presence = presence
         self._curve = curve(beat_ms)
+        self._paid = paid
         self._beats = 0
         self._says_at = 0.0
         self._due: dict[str, Callable[[AsyncConnector], Awaitable[Any]]] = {}
         self._streak = 0
         self._rests_until = 0.0
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def idle(self) -> bool:
-        """No signal is known to wait in the outbox."""
-        return "outbox" not in self._due and (self._task is None or self._task.done())
+        self.owes = False
+        """A signal that this worker has put into the outbox is not delivered yet; `paid` is called when it is."""
 
     def signalled(self) -> None:
         """A signal may have gone into the outbox."""
+        self.owes = True
         self._due["outbox"] = self.outbox.deliver
 
     def beat(self, now: float) -> None:
@@ -93,6 +94,10 @@ class Legs:
             try:
                 await work(conn)
                 self._streak = 0
+                if name == "outbox" and self.owes and name not in self._due:
+                    self.owes = False
+                    if self._paid is not None:
+                        self._paid()
             except Exception as error:  # noqa: BLE001  (`say` logs what is unexpected whole; the jobs go on)
                 self._due.setdefault(name, work)
                 self._streak += 1

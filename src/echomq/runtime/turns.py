@@ -14,6 +14,7 @@ from echomq.protocol import jobs
 from echomq.protocol.call import Call, Reply
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import Claimed, Claims, Idle, Sweep, as_int, as_list
+from echomq.runtime.budget import Budget
 from echomq.runtime.flight import Flight
 from echomq.runtime.hand import Held
 from echomq.runtime.settle import Settler
@@ -46,11 +47,15 @@ class Turns:
         max_stalled: int,
         batch: int,
         watch: Telemetry = hub,
+        budget: Budget | None = None,
+        wake: Callable[[], None] | None = None,
     ) -> None:
         self._queue = queue
         self._settler = settler
         self._held = held
         self._watch = watch
+        self._budget = budget
+        self._wake = wake
         self._concurrency = concurrency
         self._lease_ms = lease_ms
         self._beat_s = beat_ms / 1_000
@@ -71,6 +76,8 @@ class Turns:
         """The next run-at has moved, and has to be asked for."""
         self.worked = False
         """Something was claimed since it last parked."""
+        self.away = False
+        """It will not claim for a while, or never again."""
         self.last: Claims | None = None
         self.flying: list[Flight] = []
 
@@ -81,9 +88,29 @@ class Turns:
 
     def free(self) -> int:
         """Slots to claim for: a job that is finished leaves its slot to the flight that settles it."""
+        room = self._concurrency - self.used
+        return room if self._budget is None else min(room, self._budget.room(self))
+
+    @property
+    def used(self) -> int:
+        """Slots that are taken by jobs that run, or kept for a claim under way."""
         settler = self._settler
-        finished = len(settler.waiting) + settler.leaving
-        return self._concurrency - len(self._held) + finished - self._asked
+        return len(self._held) - len(settler.waiting) - settler.leaving + self._asked
+
+    @property
+    def wants(self) -> bool:
+        """Whether it would claim if its budget had a slot for it."""
+        return self.hungry and not self.away and self.used < self._concurrency
+
+    @property
+    def waits(self) -> bool:
+        """Whether only its budget keeps it from listening: it has heard of nothing to claim yet."""
+        return not self.hungry and self.used < self._concurrency
+
+    def wake(self) -> None:
+        """There may be a slot in the budget."""
+        if self._wake is not None:
+            self._wake()
 
     @property
     def asking(self) -> bool:
@@ -114,6 +141,8 @@ class Turns:
         if beat:
             time.stuck_ms = None
             time.yields = False
+            if self._budget is not None and self.used < self._concurrency:
+                self.hungry = True  # the budget may be spent: it is to get its turn
         due = alone and time.due(now)
         free = 0 if draining else min(self.free(), self._share)
         batch, calls = self._settler.take(self._share)
@@ -130,6 +159,8 @@ class Turns:
         if free > 0 and (self.hungry or looks):
             flight.asked = free
             self._asked += free
+            if self._budget is not None:
+                self._budget.claimed(self)
             flight.add(conn, jobs.claim_many(self._queue, free, lease_ms=self._lease_ms))
         elif looks:
             flight.looked = True
@@ -138,6 +169,8 @@ class Turns:
         if looks:
             self.unknown = False
         self.flying.append(flight)
+        if self._budget is not None:
+            self._budget.changed(self)
         return flight
 
     def land(self, flight: Flight, now: float, start: Callable[[tuple[Claimed, ...]], None]) -> bool:
@@ -145,6 +178,13 @@ class Turns:
 
         True when a run-at has come that no promotion explains: a recurrence's, or one that nobody can serve.
         """
+        try:
+            return self._take_in(flight, now, start)
+        finally:
+            if self._budget is not None:
+                self._budget.changed(self)
+
+    def _take_in(self, flight: Flight, now: float, start: Callable[[tuple[Claimed, ...]], None]) -> bool:
         self.flying.remove(flight)
         self._asked -= flight.asked
         time = self.time

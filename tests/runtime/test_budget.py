@@ -1,0 +1,143 @@
+"""Consumers of one process share their slots: no more jobs at once than there are, and nobody starves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
+
+import pytest
+
+from echomq.identity.errors import InvalidInputError
+from echomq.protocol.replies import Claimed
+from echomq.runtime import Budget, Consumer
+from support.desk import Desk, until
+from support.servers import Server
+
+MINUTE = 60_000
+
+
+@pytest.fixture
+def desks(server: Server, queue: str):
+    made = [Desk(server, f"{queue}-{number}") for number in range(5)]
+    yield made
+    for each in made:
+        each.raw.close()
+
+
+class Hall:
+    """Counts who runs, over all queues."""
+
+    def __init__(self) -> None:
+        self.running: Counter[int] = Counter()
+        self.most = 0
+        self.order: list[int] = []
+        self.go = asyncio.Event()
+
+    def handler(self, number: int):
+        async def handler(job: Claimed) -> None:
+            self.order.append(number)
+            self.running[number] += 1
+            self.most = max(self.most, self.running.total())
+            try:
+                await self.go.wait()
+                await asyncio.sleep(0.001)
+            finally:
+                self.running[number] -= 1
+
+        return handler
+
+
+async def serve(stack: AsyncExitStack, desks: list[Desk], hall: Hall, budget: Budget, first: int = 0) -> list[Consumer]:
+    return [
+        await stack.enter_async_context(
+            each.consuming(hall.handler(number), concurrency=budget.slots, beat_ms=MINUTE, budget=budget)
+        )
+        for number, each in enumerate(desks, first)
+    ]
+
+
+@pytest.mark.parametrize("slots", [1, 4, 20])
+async def test_all_together_run_no_more_than_the_slots_and_nothing_is_left(desks: list[Desk], slots: int) -> None:
+    for each in desks:
+        each.enqueue(count=30)
+    hall = Hall()
+    hall.go.set()
+    async with AsyncExitStack() as stack:
+        consumers = await serve(stack, desks, hall, Budget(slots))
+        await until(lambda: sum(each.tally.completed for each in consumers) == 150)
+    assert hall.most == slots
+
+
+async def test_one_alone_may_have_all_slots(desks: list[Desk]) -> None:
+    desks[0].enqueue(count=8)
+    hall = Hall()
+    async with AsyncExitStack() as stack:
+        await serve(stack, desks, hall, Budget(8))
+        await until(lambda: hall.running[0] == 8)
+        hall.go.set()
+
+
+@pytest.mark.parametrize(("slots", "late"), [(6, 1), (1, 4), (3, 2)])
+async def test_who_comes_late_is_served_beside_a_long_backlog(desks: list[Desk], slots: int, late: int) -> None:
+    desks[0].enqueue(count=200)
+    hall = Hall()
+    async with AsyncExitStack() as stack:
+        consumers = await serve(stack, desks[: late + 1], hall, Budget(slots))
+        await until(lambda: hall.running[0] == slots)
+        for each in desks[1 : late + 1]:
+            each.enqueue(count=3)
+        hall.go.set()
+        await until(lambda: all(each.tally.completed == 3 for each in consumers[1:]))
+        assert consumers[0].tally.completed < 150, "the late ones waited for the backlog"
+        await until(lambda: consumers[0].tally.completed == 200)
+    assert hall.most == slots
+
+
+async def test_a_consumer_that_stops_gives_its_slots_back(desks: list[Desk]) -> None:
+    budget = Budget(1)
+    hall = Hall()
+    desks[0].enqueue()
+    desks[1].enqueue()
+    async with AsyncExitStack() as stack:
+        async with AsyncExitStack() as first:
+            await serve(first, desks[:1], hall, budget)
+            await until(lambda: hall.running[0] == 1)
+            await serve(stack, desks[1:2], hall, budget, 1)
+            assert hall.running[1] == 0
+        await until(lambda: hall.running[1] == 1)
+        hall.go.set()
+
+
+async def test_a_queue_that_cannot_be_served_keeps_no_slot(desks: list[Desk]) -> None:
+    hall = Hall()
+    desks[0].raw.execute("SET", desks[0].key("pending"), "no set, so every claim fails")
+    desks[1].enqueue(count=4)
+    try:
+        async with AsyncExitStack() as stack:
+            broken, _ = await serve(stack, desks[:2], hall, Budget(4))
+            await broken.degraded.reach(1)
+            await until(lambda: hall.running[1] == 4)
+            hall.go.set()
+    finally:
+        desks[0].raw.execute("DEL", desks[0].key("pending"))
+
+
+def test_a_budget_has_a_slot_at_least() -> None:
+    with pytest.raises(InvalidInputError):
+        Budget(0)
+
+
+async def test_one_that_finds_all_slots_taken_listens_all_the_same(desks: list[Desk]) -> None:
+    desks[0].enqueue(count=300)
+    hall = Hall()
+    hall.go.set()
+    budget = Budget(1)
+    async with AsyncExitStack() as stack:
+        (busy,) = await serve(stack, desks[:1], hall, budget)
+        (late,) = await serve(stack, desks[1:2], hall, budget, 1)
+        await until(lambda: late._turns.waits)
+        assert late._turns.last is not None
+        desks[1].enqueue()
+        await until(lambda: late.tally.completed == 1)
+        assert busy.tally.completed < 300, "it waited for the backlog"
