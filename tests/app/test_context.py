@@ -27,6 +27,7 @@ from echomq import (
 )
 from echomq.app.context import KEEP_LINES
 from echomq.errors import BlockingCallWarning, IdError
+from echomq.protocol.checks import MAX_SPAN_MS
 from support.servers import wait_until
 
 Rows = Callable[[], list[dict[str, bytes]]]
@@ -145,7 +146,7 @@ async def test_the_deadline_is_when_its_timeout_is_over(mq: EchoMQ, working) -> 
     await work.options(timeout=limit).aenqueue()
     await plain.options(timeout=limit).aenqueue("plain")
     await plain.aenqueue("without")
-    await plain.options(timeout=timedelta(milliseconds=2**53 - 1)).aenqueue("for ever")
+    await plain.options(timeout=timedelta(milliseconds=MAX_SPAN_MS)).aenqueue("for ever")
     async with working():
         await until(lambda: len(seen) == 4)
     assert seen["without"] is None
@@ -490,7 +491,8 @@ async def test_a_lost_lease_tells_the_job_and_buries_nothing(mq: EchoMQ, queue: 
         job.raise_if_cancelled()
 
     job = await work.aenqueue()
-    async with working(lease=timedelta(milliseconds=300)):
+    # One slot: nobody claims it before this run ends, so that its token is still the right one.
+    async with working(lease=timedelta(milliseconds=300), concurrency=1):
         await asyncio.to_thread(started.wait)
         # The lease ends over the worker's head, and the job is claimable again.
         assert await mq.arun(jobs.release(queue, job.id, 1)) is None
