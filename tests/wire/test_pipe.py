@@ -11,6 +11,7 @@ from echomq.protocol.call import Call, Reply
 from echomq.protocol.errors import StaleTokenError, UnexpectedReplyError
 from echomq.protocol.replies import as_int
 from echomq.wire.commands import check_command
+from echomq.wire.limits import Limits
 from echomq.wire.pipe import Entry, Pipe, outcome
 from echomq.wire.resp import ErrorReply, pack, raw
 from support.scripted import TextScript
@@ -97,6 +98,73 @@ def test_a_caller_that_left_before_the_second_sending_is_not_run() -> None:
     a1.sink.left = True
     assert pipe.take(deque()) == b""
     assert not pipe.sent
+
+
+# What the server takes
+
+
+def long(name: str, size: int) -> Entry[Waiter]:
+    return entry(Call("set", (f"emq:{{q}}:{name}",), (b"x" * size,), as_int, command="SET", subject=name))
+
+
+def test_a_flight_that_would_be_too_long_goes_in_several_in_order() -> None:
+    pipe: Pipe[Waiter] = Pipe()
+    pipe.limits = Limits(flight=1_000)
+    a, b, c, d, e = (long(name, 400) for name in "abcde")
+    waiting = deque([a, b, c])
+    assert pipe.take(waiting) == a.packed + b.packed
+    assert (list(waiting), pipe.full) == ([c], True)
+    waiting.extend([d, e])
+    pipe.feed(b":1\r\n")
+    assert pipe.take(waiting) == b"", "nothing leaves before the last answer"
+    pipe.feed(b":2\r\n")
+    assert pipe.take(waiting) == c.packed + d.packed
+    pipe.feed(b":3\r\n:4\r\n")
+    assert pipe.take(waiting) == e.packed
+    assert not pipe.full
+
+
+def test_calls_that_come_one_by_one_count_together_until_all_are_answered() -> None:
+    pipe: Pipe[Waiter] = Pipe()
+    pipe.limits = Limits(flight=1_000)
+    for name in "ab":
+        assert pipe.take(deque([long(name, 400)]))
+    assert pipe.take(deque([long("c", 400)])) == b""
+    pipe.feed(b":1\r\n:2\r\n")
+    assert pipe.take(deque([long("c", 400)]))
+
+
+def test_a_call_longer_than_a_flight_goes_alone() -> None:
+    pipe: Pipe[Waiter] = Pipe()
+    pipe.limits = Limits(flight=1_000)
+    small, huge, last = long("small", 1), long("huge", 5_000), long("last", 1)
+    waiting = deque([small, huge, last])
+    assert pipe.take(waiting) == small.packed
+    pipe.feed(b":1\r\n")
+    assert pipe.take(waiting) == huge.packed
+    pipe.feed(b":1\r\n")
+    assert pipe.take(waiting) == last.packed
+
+
+def test_a_call_with_too_long_a_word_is_refused_alone() -> None:
+    pipe: Pipe[Waiter] = Pipe()
+    pipe.limits = Limits(string=1_000)
+    a, b, c = long("a", 1_000), long("b", 1_001), long("c", 1)
+    assert pipe.take(deque([a, b, c])) == a.packed + c.packed
+    [(refused, error)] = pipe.refused
+    assert refused is b
+    assert "set b: the word after 'emq:{q}:b' is 1,001 bytes; the server takes at most 1,000" in str(error)
+
+
+def test_what_is_sent_again_for_its_script_counts_too() -> None:
+    pipe: Pipe[Waiter] = Pipe()
+    a = scripted(A, "a")
+    pipe.limits = Limits(flight=len(a.packed) + 100)
+    pipe.take(deque([a]))
+    pipe.feed(NOSCRIPT)
+    b = long("b", 100)
+    assert b.packed not in pipe.take(deque([b]))
+    assert pipe.full
 
 
 def test_a_script_that_cannot_be_loaded_fails_its_calls_with_the_reason() -> None:

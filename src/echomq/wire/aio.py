@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from types import TracebackType
-from typing import Any, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from echomq.identity.minter import minter
 from echomq.protocol.call import Arg, Call, Plan, Reply
@@ -14,6 +14,7 @@ from echomq.wire import forks, node
 from echomq.wire.aiocarrier import Carrier
 from echomq.wire.commands import check_command
 from echomq.wire.options import DEFAULT, Options, OptionWords, Timeout
+from echomq.wire.plans import drive
 from echomq.wire.resp import raw
 from echomq.wire.source import FixedSource, Source, resolve
 from echomq.wire.subscriptions import BUFFER, AsyncSubscription, Box
@@ -64,7 +65,7 @@ class AsyncConnector:
         """
         if isinstance(work, Call):
             return await self.submit(work, timeout=timeout)
-        return await _drive(work, lambda call: self.submit(call, timeout=timeout))
+        return await drive(work, lambda call: self.submit(call, timeout=timeout))
 
     async def run_many(
         self,
@@ -161,7 +162,7 @@ class AsyncConnector:
             await asyncio.wait([self._keeper])
         if lease is not None and carrier.link is not None and not carrier.parked:
             seconds = self._options.timeout
-            await _drive(lease.give_back(), lambda call: carrier.enter(call, seconds))
+            await drive(lease.give_back(), lambda call: carrier.enter(call, seconds))
 
     def _carry(self) -> Carrier:
         """The carrier of the running loop."""
@@ -216,23 +217,6 @@ class AsyncConnector:
         self._carrier = self._loop = self._keeper = self._leased = self._lease = None
 
 
-async def _drive(plan: Plan[T], submit: Callable[[Call[Any]], Awaitable[Any]]) -> T:
-    try:
-        call = next(plan)
-        while True:
-            try:
-                value = await submit(call)
-            except EchoMQError as error:
-                call = plan.throw(error)
-            else:
-                call = plan.send(value)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    finally:
-        plan.close()
-
-
 class _Opening:
     """What `aconnect` gives: await it for an open connector, or enter it for one that is closed behind you."""
 
@@ -247,7 +231,7 @@ class _Opening:
             raise
         return self._connector
 
-    def __await__(self) -> Generator[Any, None, AsyncConnector]:
+    def __await__(self) -> Generator[object, None, AsyncConnector]:
         return self._open().__await__()
 
     async def __aenter__(self) -> AsyncConnector:

@@ -15,7 +15,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from echomq.protocol.backoff import delay_ms
 from echomq.protocol.call import Call, Reply
@@ -107,7 +107,7 @@ class Carrier:
         elif not link.paused:
             link.write(self._unsent)
 
-    def forsake(self, future: asyncio.Future[Any]) -> None:
+    def forsake(self, future: asyncio.Future[Reply]) -> None:
         """Drop the connection if all it does is wait for the answer to `future`, which nobody wants."""
         link = self.link
         if link is not None and len(link.pipe.sent) == 1 and link.pipe.sent[0].sink is future:
@@ -144,7 +144,7 @@ class Carrier:
         entries = (*self._unsent, *link.pipe.sent, *link.pipe.missing) if link is not None else self._unsent
         self._watch_until(min((entry.deadline for entry in entries), default=_FOREVER))
 
-    def _unreachable(self, call: Call[Any]) -> EchoMQError:
+    def _unreachable(self, call: Call[object]) -> EchoMQError:
         what = f"{call.verb} {call.subject}".strip()
         if self.link is not None:
             reason = f"{self._address} takes no more data"

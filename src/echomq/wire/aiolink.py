@@ -12,7 +12,7 @@ from echomq.protocol.call import Call, Reply
 from echomq.protocol.errors import ConnectError, DisconnectedError, ServerError
 from echomq.wire.handshake import Batch, Handshake, Outcome, RefusedError
 from echomq.wire.options import Options
-from echomq.wire.pipe import Entry, Pipe, lost, outcome, unreadable
+from echomq.wire.pipe import Entry, Pipe, lost, refusal, unreadable
 from echomq.wire.resp import ErrorReply, pack
 from echomq.wire.sockets import tune
 from echomq.wire.url import Target
@@ -94,8 +94,8 @@ class Link(asyncio.Protocol):
                     self.waiting_for = step.reason
                     await asyncio.sleep(step.seconds)
                     step = steps.send([])
-        except StopIteration:
-            return
+        except StopIteration as stop:
+            self.pipe.limits = stop.value
 
     async def _exchange(self, calls: Sequence[Call[Reply]]) -> list[Outcome]:
         futures = [self._loop.create_future() for _ in calls]
@@ -113,8 +113,16 @@ class Link(asyncio.Protocol):
 
     def write(self, unsent: deque[Waiting]) -> None:
         """Send what may leave now, in one write."""
-        if self._transport is not None and (data := self.pipe.take(unsent)):
+        if self._transport is None:
+            return
+        pipe = self.pipe
+        if data := pipe.take(unsent):
             self._transport.write(data)
+        if pipe.refused:
+            refused, pipe.refused = pipe.refused, []
+            for entry, error in refused:
+                if entry.sink is not None and not entry.sink.done():
+                    entry.sink.set_exception(error)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport, and its socket's number."""
@@ -134,7 +142,7 @@ class Link(asyncio.Protocol):
                 continue
             call = entry.call
             if isinstance(answer, ErrorReply):
-                future.set_exception(outcome(call, answer))
+                future.set_exception(refusal(call, answer))
                 continue
             try:
                 value = call.decode(answer)
@@ -148,7 +156,7 @@ class Link(asyncio.Protocol):
                 self._owner.pushed(push)
         if pipe.broken:
             self.drop(pipe.broken)
-        elif pipe.missing and not pipe.sent:
+        elif not pipe.sent and (pipe.missing or pipe.full):
             self._owner.flush()
 
     def pause_writing(self) -> None:

@@ -1,8 +1,9 @@
 """What is said before the first call of a connection, without I/O (protocol §11).
 
 A generator that yields a `Batch` (send these at once, send me their outcomes) or a `Wait`; either face drives
-it. In order: RESP3 and a name, the database, the fence, the scripts that the server lacks, and, once a process
-and server, the preflight. Nothing is written before the fence has been read.
+it. It returns the server's limits. In order: RESP3 and a name, the database, the fence, the limits, the scripts
+that the server lacks, and, once a process and server, the preflight. Nothing is written before the fence has been
+read.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from echomq.protocol.errors import (
 )
 from echomq.protocol.keys import VERSION
 from echomq.protocol.scripts import Script, registered
-from echomq.wire import preflight
+from echomq.wire import limits, preflight
+from echomq.wire.limits import Limits
 from echomq.wire.resp import raw
 from echomq.wire.url import Target
 
@@ -58,7 +60,8 @@ class Wait:
 
 Outcome: TypeAlias = "Reply | ServerError"
 Steps: TypeAlias = Generator[Batch | Wait, "list[Outcome]", list[Outcome]]
-Handshake: TypeAlias = Generator[Batch | Wait, "list[Outcome]", None]
+Step: TypeAlias = Generator[Batch | Wait, "list[Outcome]", None]
+Handshake: TypeAlias = Generator[Batch | Wait, "list[Outcome]", Limits]
 
 
 def handshake(target: Target, *, name: str, fence: str) -> Handshake:
@@ -71,16 +74,16 @@ def handshake(target: Target, *, name: str, fence: str) -> Handshake:
     if isinstance(greeted[-1], ServerError):
         raise RefusedError(f"{target.address} refuses database {target.database}: {greeted[-1].reply}")
     scripts = registered()
-    questions: list[tuple[Arg, ...]] = [("GET", VERSION)]
-    if scripts:
-        questions.append(("SCRIPT", "EXISTS", *(script.sha for script in scripts)))
-    answers = yield from _ask(questions)
-    yield from _pass_fence(target, fence, answers[0])
-    if scripts:
-        yield from _load_missing(target, scripts, answers[1])
+    questions: list[tuple[Arg, ...]] = [("GET", VERSION), ("SCRIPT", "EXISTS", *(script.sha for script in scripts))]
+    if limits.is_due(target):
+        questions.append(limits.QUESTION)
+    version, known, *configured = yield from _ask(questions)
+    yield from _pass_fence(target, fence, version)
+    yield from _load_missing(target, scripts, known)
     if preflight.is_due(target):
         facts = yield from _ask(preflight.QUESTIONS)
         preflight.warn(target, server.get(b"role"), facts)
+    return limits.read(target, configured[0]) if configured else Limits()
 
 
 def _ask(commands: Sequence[tuple[Arg, ...]]) -> Steps:
@@ -124,7 +127,7 @@ def _check_greeting(target: Target, hello: Outcome) -> dict[Reply, Reply]:
     raise RefusedError(f"{target.address} refuses the connection: {advice} ({text})")
 
 
-def _pass_fence(target: Target, ours: str, seen: Outcome) -> Handshake:
+def _pass_fence(target: Target, ours: str, seen: Outcome) -> Step:
     if seen is None:
         claimed, seen = yield from _ask([("SET", VERSION, ours, "NX"), ("GET", VERSION)])
         if seen is None and isinstance(claimed, ServerError):
@@ -151,7 +154,7 @@ def _fence_refused(target: Target, text: str) -> str:
     return f"{target.address}: the fence {VERSION} cannot be read or set: {advice}"
 
 
-def _load_missing(target: Target, scripts: Sequence[Script], known: Outcome) -> Handshake:
+def _load_missing(target: Target, scripts: Sequence[Script], known: Outcome) -> Step:
     """Load what the server lacks, so that NOSCRIPT happens only after a SCRIPT FLUSH."""
     if not isinstance(known, list):
         text = known.reply if isinstance(known, ServerError) else repr(known)

@@ -5,16 +5,19 @@ What stays true, whatever the server answers:
 * replies meet their calls in the order of sending; a call whose caller has gone still takes its reply;
 * a call that answered `NOSCRIPT` never ran. All such calls of a flight are sent again, in their order and
   after one `SCRIPT LOAD` a script, once every call that was sent with them has its answer. Nothing submitted
-  later overtakes them, and nothing that ran runs twice.
+  later overtakes them, and nothing that ran runs twice;
+* what the server's `limits` do not allow is not sent: a call with too long a word is refused alone, and what
+  would be too much at once waits until all that was sent has its answer.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from echomq.protocol.call import Call, Reply
-from echomq.protocol.errors import DisconnectedError, EchoMQError, UnexpectedReplyError, from_reply
+from echomq.protocol.errors import DisconnectedError, EchoMQError, ServerError, UnexpectedReplyError, from_reply
+from echomq.wire.limits import Limits, too_large
 from echomq.wire.resp import NOT_YET, Answer, ErrorReply, HiredisError, Push, pack, raw, reader
 
 _MAX_SENDS: Final = 3
@@ -44,7 +47,7 @@ class Entry(Generic[S]):
 
     def __init__(
         self,
-        call: Call[Any],
+        call: Call[object],
         sink: S | None,
         packed: bytes,
         timeout: float | None = None,
@@ -57,17 +60,22 @@ class Entry(Generic[S]):
         self.deadline = deadline
 
 
-def outcome(call: Call[Any], answer: Answer) -> Any:
+def outcome(call: Call[object], answer: Answer) -> object:
     """What the caller gets: the decoded value, or an `EchoMQError` (returned, not raised)."""
     if isinstance(answer, ErrorReply):
-        return from_reply(answer.text, verb=call.verb, subject=call.subject, token=call.token)
+        return refusal(call, answer)
     try:
         return call.decode(answer)
     except Exception as error:  # noqa: BLE001  (a decoder's bug must not cost the other calls their replies)
         return unreadable(call, answer, error)
 
 
-def unreadable(call: Call[Any], answer: Answer, error: Exception) -> EchoMQError:
+def refusal(call: Call[object], answer: ErrorReply) -> ServerError:
+    """What the caller gets when the server refused."""
+    return from_reply(answer.text, verb=call.verb, subject=call.subject, token=call.token)
+
+
+def unreadable(call: Call[object], answer: Answer, error: Exception) -> EchoMQError:
     """What the caller gets when its decoder failed."""
     if isinstance(error, EchoMQError):
         return error
@@ -76,7 +84,7 @@ def unreadable(call: Call[Any], answer: Answer, error: Exception) -> EchoMQError
     return unread
 
 
-def lost(call: Call[Any], address: str, reason: str, *, sent: bool = True) -> DisconnectedError:
+def lost(call: Call[object], address: str, reason: str, *, sent: bool = True) -> DisconnectedError:
     """The error of a call whose answer will not come."""
     what = f"{call.verb} {call.subject}".strip()
     if not sent:
@@ -91,16 +99,35 @@ def lost(call: Call[Any], address: str, reason: str, *, sent: bool = True) -> Di
 class Pipe(Generic[S]):
     """The calls of one connection: what was sent, what has to be sent again, and what the server pushes."""
 
-    __slots__ = ("_load_errors", "_reader", "_sends", "broken", "missing", "pushes", "sent")
+    __slots__ = (
+        "_load_errors",
+        "_reader",
+        "_room",
+        "_sends",
+        "broken",
+        "full",
+        "limits",
+        "missing",
+        "pushes",
+        "refused",
+        "sent",
+    )
 
     def __init__(self) -> None:
         self._reader = reader()
         self._load_errors: dict[str, str] = {}
         self._sends: dict[Entry[S], int] = {}
+        self._room = 0
+        self.limits = Limits()
+        """What the server takes; the handshake learns it."""
         self.sent: deque[Entry[S]] = deque()
         """On the wire, oldest first."""
         self.missing: list[Entry[S]] = []
         """Answered NOSCRIPT, so never run; oldest first."""
+        self.full = False
+        """Whether something waits only for the answers to what was sent."""
+        self.refused: list[tuple[Entry[S], EchoMQError]] = []
+        """Calls that were not sent, and why; the face takes them."""
         self.pushes: list[list[Reply]] = []
         """What the server sent without being asked; the face takes them."""
         self.broken = ""
@@ -110,9 +137,12 @@ class Pipe(Generic[S]):
         """What to write now; takes from `unsent` what may leave, drops what nobody waits for."""
         sent = self.sent
         out: list[bytes] = []
+        if not sent:
+            self._room = self.limits.flight
+            self.full = False
+        elif self.missing or self.full:
+            return b""
         if self.missing:
-            if sent:
-                return b""
             again = [entry for entry in self.missing if entry.sink is None or not entry.sink.done()]
             self.missing = []
             self._load_errors.clear()
@@ -122,11 +152,24 @@ class Pipe(Generic[S]):
                     sent.append(Entry(load, None, pack(load)))
             sent.extend(again)
             out = [entry.packed for entry in sent]
+            self._room -= sum(map(len, out))
+        longest, room = self.limits.string, self._room
         while unsent:
             entry = unsent.popleft()
-            if entry.sink is None or not entry.sink.done():
-                sent.append(entry)
-                out.append(entry.packed)
+            if entry.sink is not None and entry.sink.done():
+                continue
+            size = len(entry.packed)
+            if size > longest and (error := too_large(entry.call, self.limits)) is not None:
+                self.refused.append((entry, error))
+                continue
+            if size > room and sent:
+                unsent.appendleft(entry)
+                self.full = True
+                break
+            room -= size
+            sent.append(entry)
+            out.append(entry.packed)
+        self._room = room
         return out[0] if len(out) == 1 else b"".join(out)
 
     def feed(self, data: bytes) -> list[tuple[Entry[S], Answer]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeAlias, cast
+from enum import Enum
+from typing import Final, Protocol, TypeAlias, cast
 
 import hiredis
 from hiredis import HiredisError, PushNotification
@@ -16,7 +17,14 @@ __all__ = ["NOT_YET", "Answer", "ErrorReply", "HiredisError", "Push", "Reader", 
 Push: Final = PushNotification
 """The type of what a server sends without being asked: a list."""
 
-NOT_YET: Final = object()
+
+class NotYet(Enum):
+    """No reply."""
+
+    NOT_YET = "not yet"
+
+
+NOT_YET: Final = NotYet.NOT_YET
 """What a reader gives while it has no whole reply."""
 
 
@@ -39,7 +47,7 @@ class Reader(Protocol):
         """Take what the socket gave."""
         ...
 
-    def gets(self) -> Any:
+    def gets(self) -> Answer | NotYet:
         """The next whole reply, or `NOT_YET`."""
         ...
 
@@ -52,7 +60,7 @@ def reader() -> Reader:
 _pack_command = cast("Callable[[tuple[object, ...]], bytes]", hiredis.pack_command)
 
 
-def pack(call: Call[Any]) -> bytes:
+def pack(call: Call[object]) -> bytes:
     """The call as bytes; `InvalidInputError` names what cannot be sent."""
     words = call.words()
     try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Final, TypeVar, Unpack, cast
+from typing import Final, TypeVar, Unpack, cast
 from weakref import WeakSet
 
 from echomq.identity.minter import minter
@@ -24,6 +24,7 @@ from echomq.wire.commands import check_command
 from echomq.wire.handshake import FINAL, handshake
 from echomq.wire.options import DEFAULT, RECONNECT, Options, OptionWords, Timeout
 from echomq.wire.pipe import Entry, lost
+from echomq.wire.plans import drive_blocking
 from echomq.wire.resp import pack, raw
 from echomq.wire.source import Source, prepared, resolve
 from echomq.wire.subscriptions import BUFFER, Box
@@ -75,7 +76,7 @@ class Connector:
         self._keep_node()
         if isinstance(work, Call):
             return self._one(work, timeout)
-        return _drive(work, lambda call: self._one(call, timeout))
+        return drive_blocking(work, lambda call: self._one(call, timeout))
 
     def run_many(self, calls: Iterable[Call[T]], *, timeout: Timeout = DEFAULT) -> list[T | EchoMQError]:
         """One outcome a call, in their order: its answer, or its error as a value.
@@ -229,7 +230,7 @@ class Connector:
 
     def _keep_node(self) -> None:
         if self._lease is not None and self._lease.wait_s() == 0:
-            _drive(self._lease.keep(), self._one)
+            drive_blocking(self._lease.keep(), self._one)
 
     def close(self) -> None:
         """Take no more calls, wait up to `timeout` for the one under way, and close; again does nothing."""
@@ -238,7 +239,7 @@ class Connector:
         self._closing = True
         lease, self._lease = self._lease, None
         if lease is not None and node.leave(lease, self):
-            _drive(lease.give_back(), lambda call: self._one(call, self._options.timeout))
+            drive_blocking(lease.give_back(), lambda call: self._one(call, self._options.timeout))
         self._closed = True
         for subscription in tuple(self._subscriptions):
             subscription.close()
@@ -268,23 +269,6 @@ class Connector:
         self._link = None
         self._lease = None
         self._new_locks()
-
-
-def _drive(plan: Plan[T], run: Callable[[Call[Any]], Any]) -> T:
-    try:
-        call = next(plan)
-        while True:
-            try:
-                value = run(call)
-            except EchoMQError as error:
-                call = plan.throw(error)
-            else:
-                call = plan.send(value)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    finally:
-        plan.close()
 
 
 def connect(where: str | Source | None = None, **options: Unpack[OptionWords]) -> Connector:

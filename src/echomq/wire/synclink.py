@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from echomq.protocol.call import Call, Reply
 from echomq.protocol.errors import ConnectError
@@ -33,7 +33,7 @@ class Slot:
     __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self.value: Any = PENDING
+        self.value: object = PENDING
 
     def done(self) -> bool:
         """Whether the outcome is there."""
@@ -50,6 +50,8 @@ class SyncLink:
         self.target = target
         self.pipe: Pipe[Slot] = Pipe()
         self._out = memoryview(b"")
+        self._unsent: deque[Waiting] = deque()
+        self._deaf = False
         self._said = ""
         self._deadline = time.monotonic() + options.timeout
         address = target.address
@@ -112,8 +114,8 @@ class SyncLink:
                         raise TimeoutError
                     time.sleep(step.seconds)
                     step = steps.send([])
-        except StopIteration:
-            return
+        except StopIteration as stop:
+            self.pipe.limits = stop.value
 
     def _ask(self, calls: Iterable[Call[Reply]]) -> list[Outcome]:
         entries = [Entry(call, Slot(), pack(call)) for call in calls]
@@ -121,30 +123,30 @@ class SyncLink:
         return [cast("Outcome", entry.sink.value) for entry in entries if entry.sink is not None]
 
     def exchange(self, entries: list[Waiting], deadline: float) -> None:
-        """Send `entries` at once and read until each has its outcome.
+        """Send `entries`, at once if the server's limits allow, and read until each has its outcome.
 
         Raises `OSError` (`TimeoutError` at the deadline) and leaves the other slots pending; then, as after any
         other exception, the connection is closed.
         """
-        unsent = deque(entries)
+        unsent = self._unsent = deque(entries)
         left = len(unsent)
         try:
-            self._out = memoryview(self.pipe.take(unsent))
             while True:
+                if not self._out and (unsent or self.pipe.missing) and not self._deaf:
+                    self._out = memoryview(self.pipe.take(unsent))
+                    left -= self._refuse()
+                if not left:
+                    return
                 if self._out:
                     self._send()
                 left -= self._settle(self._receive(deadline))
-                if not left:
-                    return
-                if self.pipe.missing and not self.pipe.sent:
-                    self._out = memoryview(self.pipe.take(unsent))
         except BaseException:
             self.close()
             raise
 
     def unsent(self) -> set[Waiting]:
         """After a failed exchange: the calls that surely never ran."""
-        never = set(self.pipe.missing)
+        never = {*self.pipe.missing, *self._unsent}
         room = len(self._out)
         for entry in reversed(self.pipe.sent):
             room -= len(entry.packed)
@@ -185,6 +187,13 @@ class SyncLink:
         """Close the socket."""
         self._sock.close()
 
+    def _refuse(self) -> int:
+        refused, self.pipe.refused = self.pipe.refused, []
+        for entry, error in refused:
+            if entry.sink is not None:
+                entry.sink.value = error
+        return len(refused)
+
     def _settle(self, data: bytes) -> int:
         settled = 0
         for entry, answer in self.pipe.feed(data):
@@ -203,6 +212,7 @@ class SyncLink:
         except (BrokenPipeError, ConnectionResetError):
             # Its last words, such as being full, may still be there to read.
             self._out = self._out[:0]
+            self._deaf = True
             return
         self._out = self._out[sent:]
 

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from echomq.protocol.errors import EmbeddedServerError
+from echomq.wire.embedded.folder import without_tilde
 
 __all__ = ["BINARY_VARIABLE", "find_binary", "mend_command"]
 
@@ -74,7 +75,7 @@ def _packaged() -> str | None:
 
 
 def _checked(named: str) -> str:
-    path = str(Path(named).expanduser().absolute())
+    path = str(without_tilde(named, BINARY_VARIABLE).absolute())
     if not Path(path).is_file():
         raise EmbeddedServerError(f"embedded server: {BINARY_VARIABLE} names {named}, which is no file; {_INSTALL}")
     _executable(path, BINARY_VARIABLE)

@@ -78,11 +78,13 @@ def find_home(explicit: str | os.PathLike[str] | None = None) -> Path:
     `pyproject.toml`; without one it is `./.echomq`. Nothing is created.
     """
     named = os.fspath(explicit) if explicit is not None else os.environ.get(HOME_VARIABLE, "")
+    if not isinstance(named, str):
+        raise EmbeddedServerError(f"embedded server: the folder must be text or a Path, not bytes: {named!r:.200}")
     if "\0" in named:
         raise EmbeddedServerError(f"embedded server: the folder {named!r} holds a NUL character; name another one")
     try:
         if named:
-            return Path(named).expanduser().absolute()
+            return without_tilde(named, "the folder").absolute()
         here = Path.cwd()
     except FileNotFoundError:
         raise EmbeddedServerError(
@@ -92,6 +94,17 @@ def find_home(explicit: str | os.PathLike[str] | None = None) -> Path:
         if _is_our_directory(directory / FOLDER_NAME) or (directory / PROJECT_FILE).is_file():
             return directory / FOLDER_NAME
     return here / FOLDER_NAME
+
+
+def without_tilde(named: str, what: str) -> Path:
+    """`~/x` and `~user/x` as the path that they mean."""
+    try:
+        return Path(named).expanduser()
+    except RuntimeError:
+        user = named.partition("/")[0]
+        raise EmbeddedServerError(
+            f"embedded server: {what} is {named}, and {user} has no home directory here; write the whole path"
+        ) from None
 
 
 def _is_our_directory(path: Path) -> bool:
@@ -105,7 +118,13 @@ def _is_our_directory(path: Path) -> bool:
 
 def locate(home: Path) -> Folder:
     """The folder's files by name; nothing is created or checked."""
-    real = home.resolve()
+    try:
+        real = home.resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        why = "its links lead round in a circle" if isinstance(error, RuntimeError) else error
+        raise EmbeddedServerError(
+            f"embedded server: cannot use the folder {str(home)!r}: {why}; set {HOME_VARIABLE} to another one"
+        ) from None
     socket = real / SOCKET_NAME
     if len(os.fsencode(socket)) > SOCKET_LIMIT:
         digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:24]

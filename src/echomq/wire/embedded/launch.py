@@ -158,7 +158,7 @@ def _launch(folder: Folder, start_fd: int, *, durable: bool) -> _Report:
         program = [_python(), "-I", "-S", supervisor.__file__]
         reader, writer = locks.remembered_pipe()
         supervisor.keep_short(str(folder.supervisor_log))
-        log_fd = os.open(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log_fd = supervisor.open_lifted(str(folder.supervisor_log), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         with os.fdopen(log_fd, "ab") as log:
             offset = log.seek(0, os.SEEK_END)
             words = [str(folder.home), folder.socket, binary, str(start_fd), str(writer)]

@@ -1,7 +1,8 @@
 """The folder's locks as a user sees them: a shared hold on the server, the start lock to hand over.
 
 `flock` belongs to the open file, and a fork shares it. So every file opened here is remembered and closed in
-a forked child, which takes a hold of its own when it needs one; a program started by exec never gets them.
+a forked child, which takes a hold of its own when it needs one; a program started by exec never gets them. All lie
+above the standard files, whose numbers are free in a program that has closed those.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from echomq.protocol.errors import EmbeddedServerError
 from echomq.wire.embedded.folder import Folder, unusable
+from echomq.wire.embedded.supervisor import lifted_pipe, open_lifted
 
 __all__ = ["close", "drop", "hold", "is_held", "remembered_pipe", "try_start_lock"]
 
@@ -86,7 +88,7 @@ def close(fd: int) -> None:
 def remembered_pipe() -> tuple[int, int]:
     """A pipe whose writing end is closed in a forked child, too, so that it ends when it should."""
     with _guard:
-        reader, writer = os.pipe()
+        reader, writer = lifted_pipe()
         _open.add(writer)
         return reader, writer
 
@@ -94,7 +96,7 @@ def remembered_pipe() -> tuple[int, int]:
 def is_held(folder: Folder, path: Path, *, shared: bool) -> bool:
     """Whether somebody holds that lock so that a shared (or else an exclusive) one cannot be had now."""
     try:
-        fd = os.open(path, os.O_RDWR)
+        fd = open_lifted(str(path), os.O_RDWR)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
@@ -110,7 +112,7 @@ def is_held(folder: Folder, path: Path, *, shared: bool) -> bool:
 
 def _try(folder: Folder, path: Path, kind: int) -> int | None:
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = open_lifted(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
     except OSError as error:
         raise unusable(folder.home, error) from None
     try:

@@ -1,0 +1,43 @@
+"""How a plan is run: its calls one after another, each sent what the one before it answered."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from echomq.protocol.call import Call, Plan
+from echomq.protocol.errors import EchoMQError
+
+T = TypeVar("T")
+
+
+async def drive(plan: Plan[T], submit: Callable[[Call[Any]], Awaitable[Any]]) -> T:
+    """What `plan` returns when `submit` runs its calls; an `EchoMQError` of a call is raised inside the plan."""
+    try:
+        call = next(plan)
+        while True:
+            try:
+                value = await submit(call)
+            except EchoMQError as error:
+                call = plan.throw(error)
+            else:
+                call = plan.send(value)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    finally:
+        plan.close()
+
+
+def drive_blocking(plan: Plan[T], run: Callable[[Call[Any]], Any]) -> T:
+    """The same where `run` gives the answer itself: the coroutine never has anything to wait for."""
+
+    async def submit(call: Call[Any]) -> Any:
+        return run(call)
+
+    try:
+        drive(plan, submit).send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("a plan waited, though every answer was there")
