@@ -7,6 +7,7 @@ from echomq.runtime.cancel import CancelToken, JobCancelledError, current_token
 from echomq.runtime.consumer import Consumer
 from echomq.runtime.dial import Dial
 from echomq.runtime.leases import LeaseKeeper
+from echomq.runtime.metronome import Metronome
 from echomq.runtime.outcome import Bury, Done, Later, Outcome, Retry
 from echomq.runtime.presence import Identity, identity
 from echomq.runtime.pump import Pump
@@ -29,6 +30,7 @@ __all__ = [
     "JobCancelledError",
     "Later",
     "LeaseKeeper",
+    "Metronome",
     "Outcome",
     "Pump",
     "Retry",

@@ -27,11 +27,13 @@ from echomq.runtime.hand import Hand, Held
 from echomq.runtime.leases import LeaseKeeper
 from echomq.runtime.legs import Legs
 from echomq.runtime.loops import BEAT_MS, Loop, say
+from echomq.runtime.metronome import Metronome
 from echomq.runtime.outcome import RELEASED, Bury
 from echomq.runtime.presence import Identity, Presence, identity
 from echomq.runtime.publishing import Publisher
 from echomq.runtime.pump import PROMOTE_BATCH, Recurrences
 from echomq.runtime.runner import Handler, Runner, check_handler
+from echomq.runtime.seat import Seat
 from echomq.runtime.settle import Settler, Tally
 from echomq.runtime.signals import Signal
 from echomq.runtime.telemetry import Started, Telemetry, WorkerStarted, WorkerStopped, hub
@@ -54,6 +56,7 @@ class Consumer(Loop):
     the loop when the lease of a job in hand turns out to be lost, `on_cancel(job, reason)` when its cancel token is
     set; with `interrupt` its coroutine is cancelled too. `who`: its entry in the registry of workers.
     `budget` is shared with other consumers, so that all of them together run no more jobs at once than it has slots.
+    `metronome` listens, sweeps and keeps the time for it, in a pool of consumers.
     `watch` is told every step; with `events` they are published on the queue's channel too (protocol §10).
     """
 
@@ -80,6 +83,7 @@ class Consumer(Loop):
         watch: Telemetry = hub,
         events: bool = False,
         budget: Budget | None = None,
+        metronome: Metronome | None = None,
     ) -> None:
         super().__init__(dial, beat_ms=beat_ms)
         self._queue = check_queue(queue)
@@ -87,8 +91,12 @@ class Consumer(Loop):
         self._concurrency = integer("concurrency", concurrency, least=1, most=100_000)
         self._lease_ms = integer("lease_ms", lease_ms, least=2)
         self._stuck_ms = None if stuck_ms is None else integer("stuck_ms", stuck_ms, least=1)
-        self._keeper = keeper or LeaseKeeper(dial)
-        self._owns_keeper = keeper is None
+        if metronome is not None and metronome.queue != queue:
+            raise InvalidInputError(f"the metronome beats for queue {metronome.queue!r}, not for {queue!r}")
+        self._metronome = metronome
+        self._seat: Seat | None = None
+        self._keeper = keeper or (LeaseKeeper(dial) if metronome is None else metronome.keeper)
+        self._owns_keeper = keeper is None and metronome is None
         self._on_lost = on_lost
         self._on_cancel = on_cancel
         self._interrupt = interrupt
@@ -113,6 +121,7 @@ class Consumer(Loop):
             watch=self._watch,
             budget=budget,
             wake=self._wake,
+            pooled=metronome is not None,
         )
         self._budget = budget
         self._offered = self._passed = False
@@ -203,7 +212,11 @@ class Consumer(Loop):
         if self._gear is None:
             loop = asyncio.get_running_loop()
             conn = self._connector = await self._dial.aconnect(self.name, lease_node=True)
-            ear = Ear(self._dial, self._queue, self._heard, beat_ms=self._beat_ms, told=self._told)
+            ear: Ear | Seat
+            if self._metronome is not None:
+                ear = self._seat = Seat(self._metronome, self._heard, self._told, self._held)
+            else:
+                ear = Ear(self._dial, self._queue, self._heard, beat_ms=self._beat_ms, told=self._told)
             try:
                 await ear.open()
             except BaseException:
@@ -256,8 +269,8 @@ class Consumer(Loop):
 
     # What others tell it
 
-    def _heard(self) -> None:
-        """A wake token, or the chance that one was lost."""
+    def _heard(self) -> bool:
+        """A wake token, or the chance that one was lost. Whether a claim follows."""
         turns = self._turns
         if turns.free() > 0 and self._drain is None:
             turns.time.keeps = True
@@ -267,10 +280,12 @@ class Consumer(Loop):
                 # It was meant for one that keeps the time. Passed on once, so that two of a kind do not play ball.
                 self._passed = True
                 self._gear.push_token()
-        elif self._gear is not None:
+            return True
+        if self._gear is not None and self._seat is None:
             # Taken without a slot to use it for: somebody else's.
             turns.heard()
             self._gear.push_token()
+        return False
 
     def _told(self, data: bytes) -> None:
         """An event of the queue: somebody may wish to cancel a job in hand, or one whose claim is on its way here."""
@@ -334,7 +349,10 @@ class Consumer(Loop):
             elif self._drain is None:
                 if observed:
                     self._watch.emit(Started(self._queue, job.id, job.failures + 1))
-                start(held)
+                try:
+                    start(held)
+                except Exception as error:  # noqa: BLE001  (whatever it is, the others of the claim are to start)
+                    gear.runner.put_off(held, error)
             else:
                 held.outcome = RELEASED
                 self._ended(held)
@@ -396,7 +414,14 @@ class Consumer(Loop):
         if not turns.flying or not turns.flying[0].landed(self._nudge.set):
             return False
         flight = turns.flying[0]
-        if turns.land(flight, gear.loop.time(), self._start):
+        found = True  # so that another one tries where this one fails
+        try:
+            overdue = turns.land(flight, gear.loop.time(), self._start)
+            found = turns.last is not None and bool(turns.last.jobs)
+        finally:
+            if self._seat is not None and flight.asked:
+                self._seat.answered(found=found)
+        if overdue:
             now_ms = turns.time.server_ms(gear.loop.time())
             moved = 0
             if self._recurrences is not None:
@@ -435,6 +460,8 @@ class Consumer(Loop):
         elif turns.waits:
             gear.ear.arm()
             self.parked.fire()
+        if self._seat is not None and turns.hungry and turns.free() > 0:
+            return  # a wake was waiting for whoever is idle next
         rings_at = time.rings_at()
         await self._sleep(gear, turns.beat_at if rings_at is None else min(rings_at, turns.beat_at))
 

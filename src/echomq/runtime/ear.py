@@ -47,7 +47,7 @@ class Ear:
         self,
         dial: Dial,
         queue: str,
-        heard: Callable[[], None],
+        heard: Callable[[], object],
         *,
         beat_ms: int,
         told: Callable[[bytes], None] | None = None,

@@ -14,6 +14,7 @@ from echomq.runtime.hand import Hand
 from echomq.runtime.legs import Legs
 from echomq.runtime.loops import log
 from echomq.runtime.runner import Runner
+from echomq.runtime.seat import Seat
 from echomq.wire import AsyncConnector
 
 
@@ -24,7 +25,7 @@ class Gear:
     conn: AsyncConnector
     hand: Hand
     runner: Runner
-    ear: Ear
+    ear: Ear | Seat
     legs: Legs
     loop: asyncio.AbstractEventLoop
 

@@ -98,11 +98,15 @@ class Loop(ABC):
                 streak = 0
                 pause = self._beat_ms
                 self.beats.fire()
-            try:
-                async with asyncio.timeout(pause / 1_000):
-                    await self._stopping.wait()
-            except TimeoutError:
-                pass
+            await self._pause(pause)
+
+    async def _pause(self, pause_ms: int) -> None:
+        """Wait for the next beat; a stop cuts it short."""
+        try:
+            async with asyncio.timeout(pause_ms / 1_000):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
 
 
 def say(name: str, error: Exception, streak: int, pause_ms: int) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from types import TracebackType
+from typing import Any, Final
 
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.checks import integer, milliseconds, payload_of
@@ -15,7 +17,14 @@ MAX_DELAY_MS: Final = 1 << 52
 MAX_TEXT: Final = 8 * 1024
 """Bytes of a failure's text that are kept in the row: the message and the end of the traceback."""
 
+LINE: Final = 200
+"""Characters of a text that is not ours in one line of a log."""
+
 _MAX_MESSAGE: Final = 2 * 1024
+
+# As `BaseException` and `type` have them, past any property that a class puts in their place.
+_TRACEBACK: Final[Any] = BaseException.__dict__["__traceback__"]
+_QUALNAME: Final[Any] = type.__dict__["__qualname__"]
 
 
 class Outcome:
@@ -103,17 +112,45 @@ def bounded(text: str, limit: int = MAX_TEXT) -> str:
 
 
 def failure_text(error: BaseException) -> str:
-    """`TypeName: message`, then the end of the traceback; at most `MAX_TEXT` bytes."""
-    try:
-        message = str(error)
-    except Exception as second:  # noqa: BLE001  (a user's __str__ may raise anything; the job's own error counts)
-        message = f"<its text raised {type(second).__name__}>"
-    name = type(error).__qualname__
+    """`TypeName: message`, then the end of the traceback; at most `MAX_TEXT` bytes.
+
+    Whatever the error's own class does when it is looked at, this gives a text.
+    """
+    name = _name(error)
+    message = _read(lambda: _plain(str(error)), "text")
     head = bounded(f"{name}: {message}" if message else name, _MAX_MESSAGE)
     # The frames alone: the message is said already, and may be huge. The innermost ones say most.
-    frames = "".join(traceback.format_tb(error.__traceback__, limit=-30))
+    frames = _read(lambda: "".join(traceback.format_tb(traceback_of(error), limit=-30)), "traceback")
     room = MAX_TEXT - len(head.encode("utf-8", "backslashreplace")) - len("\n...")
     data = frames.encode("utf-8", "backslashreplace")
     if len(data) > room:
         frames = "..." + data[-room:].decode("utf-8", "ignore")
     return f"{head}\n{frames}".rstrip()
+
+
+def traceback_of(error: BaseException) -> TracebackType | None:
+    """Its traceback, also where its class has another idea of it."""
+    found: TracebackType | None = _TRACEBACK.__get__(error)
+    return found
+
+
+def brief(about: object, limit: int = LINE) -> str:
+    """What may go into one line of a log: the beginning of its text."""
+    text = _read(lambda: _plain(str(about)), "text")
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def _plain(text: str) -> str:
+    """A `str` of no class of somebody's own."""
+    return str.__str__(text)
+
+
+def _name(error: BaseException) -> str:
+    return _plain(_QUALNAME.__get__(type(error)))
+
+
+def _read(what: Callable[[], str], part: str) -> str:
+    try:
+        return what()
+    except BaseException as second:  # noqa: BLE001  (a user's class may raise anything; the job's own error counts)
+        return f"<its {part} raised {_name(second)}>"

@@ -7,14 +7,18 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from echomq.identity.errors import InvalidInputError
+from echomq.identity.errors import EchoMQError, InvalidInputError
 from echomq.protocol.replies import Claimed
 from echomq.runtime.cancel import JobCancelledError, current
 from echomq.runtime.hand import Held
-from echomq.runtime.outcome import DONE, RELEASED, Bury, Later, Outcome, Retry, failure_text
-from echomq.runtime.threads import Threads
+from echomq.runtime.loops import log
+from echomq.runtime.outcome import DONE, RELEASED, Bury, Later, Outcome, Retry, brief, failure_text
+from echomq.runtime.threads import Threads, ThreadShortageError
+
+PUT_OFF_MS: Final = 1_000
+"""How long a job waits that could not be started for want of the system's means; no failure is spent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,15 @@ class Runner:
             held.task.cancel()
             held.task.add_done_callback(partial(self._ended_unstarted, held))
 
+    def put_off(self, held: Held, error: Exception) -> None:
+        """Hand back a job that could not be started, for a while and with nothing spent."""
+        log.error(
+            "job %s cannot be started and is put off for %d ms: %s",
+            *(held.job.id, PUT_OFF_MS, brief(error)),
+            exc_info=None if isinstance(error, EchoMQError) else error,
+        )
+        self._end(held, Later(PUT_OFF_MS))
+
     def close(self) -> None:
         """Let the threads end."""
         self._threads.close()
@@ -115,10 +128,17 @@ class Runner:
     def _into_thread(self, held: Held, function: Callable[[], object]) -> None:
         def call() -> object:
             current.set(held)
+            if held.outcome is not None:
+                return RELEASED  # given up while it waited for a thread
+            held.raise_if_cancelled()
             return function()
 
-        self.threaded.add(held)
-        self._threads.run(held, call)
+        try:
+            self._threads.run(held, call)
+        except ThreadShortageError as error:
+            self.put_off(held, error)
+        else:
+            self.threaded.add(held)
 
     def _returned(self, held: Held, value: object, error: BaseException | None) -> None:
         self.threaded.discard(held)

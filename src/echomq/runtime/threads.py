@@ -9,7 +9,14 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
+from echomq.identity.errors import EchoMQError
+from echomq.runtime.loops import log
+
 T = TypeVar("T")
+
+
+class ThreadShortageError(EchoMQError):
+    """The system gives not a single thread to run a function in."""
 
 
 class Threads(Generic[T]):
@@ -27,15 +34,32 @@ class Threads(Generic[T]):
         self._results: deque[tuple[T, object, BaseException | None]] = deque()
         self._told = False
         self._threads = 0
+        self._short = False
         self._busy = 0
 
     def run(self, tag: T, function: Callable[[], object]) -> None:
-        """Run `function` in a thread; from the loop only."""
+        """Run `function` in a thread; from the loop only.
+
+        Where the system gives no further thread it waits for one of those that there are. `ThreadShortageError`
+        when there is none at all.
+        """
+        if self._busy >= self._threads < self._size:
+            self._grow()
         self._busy += 1
-        if self._busy > self._threads < self._size:
-            self._threads += 1
-            threading.Thread(target=self._serve, name=f"{self._name} {self._threads}", daemon=True).start()
         self._work.put((tag, function))
+
+    def _grow(self) -> None:
+        try:
+            threading.Thread(target=self._serve, name=f"{self._name} {self._threads + 1}", daemon=True).start()
+        except (RuntimeError, MemoryError, OSError) as error:
+            if not self._threads:
+                raise ThreadShortageError(f"no thread can be started: {error}") from error
+            if not self._short:
+                self._short = True
+                log.warning("%s: %d threads, and no more can be started: %s", self._name, self._threads, error)
+        else:
+            self._threads += 1
+            self._short = False
 
     def close(self) -> None:
         """End each thread after what it runs now."""

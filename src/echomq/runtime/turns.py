@@ -29,6 +29,8 @@ PIPELINE: Final = 16
 MOST: Final = 500
 """Jobs that one flight claims or settles at most: a script keeps the server busy for about 10 us each."""
 
+_NEVER_S: Final = 10 * 365 * 86_400.0
+
 _HEADS: Final = ("schedule", "repeat", "cron")
 
 
@@ -49,6 +51,7 @@ class Turns:
         watch: Telemetry = hub,
         budget: Budget | None = None,
         wake: Callable[[], None] | None = None,
+        pooled: bool = False,
     ) -> None:
         self._queue = queue
         self._settler = settler
@@ -58,7 +61,8 @@ class Turns:
         self._wake = wake
         self._concurrency = concurrency
         self._lease_ms = lease_ms
-        self._beat_s = beat_ms / 1_000
+        self._pooled = pooled
+        self._beat_s = _NEVER_S if pooled else beat_ms / 1_000
         self._sweep = jobs.sweep(queue, max_stalled=max_stalled, limit=LIMIT)
         self._promote = jobs.promote(queue, batch)
         self._heads = heads(queue)
@@ -68,7 +72,8 @@ class Turns:
         self._asked = 0
         self._puzzle_ms: int | None = None
         self.time = Timekeeper()
-        self.beat_at = 0.0
+        self.time.yields = pooled  # a metronome keeps the time, and beats
+        self.beat_at = _NEVER_S if pooled else 0.0
         self.hungry = True
         """There may be something to claim: the last claim was filled, or a token has come since."""
         self.tokens = 0
@@ -140,7 +145,7 @@ class Turns:
         beat = alone and now >= self.beat_at
         if beat:
             time.stuck_ms = None
-            time.yields = False
+            time.yields = self._pooled
             if self._budget is not None and self.used < self._concurrency:
                 self.hungry = True  # the budget may be spent: it is to get its turn
         due = alone and time.due(now)
