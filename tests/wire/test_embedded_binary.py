@@ -53,6 +53,12 @@ def test_the_variable_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
         source.release()
 
 
+def test_a_program_of_a_user_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ECHOMQ_SERVER_BIN", "~nosuch/server")
+    with pytest.raises(EmbeddedServerError, match=r"ECHOMQ_SERVER_BIN is ~nosuch/server, and ~nosuch has no home"):
+        find_binary()
+
+
 @pytest.mark.usefixtures("not_packaged")
 def test_else_a_server_on_path_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = binary_of(Kind.VALKEY)

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,25 @@ def test_the_variable_comes_before_the_search_and_a_name_before_the_variable(
 def test_a_home_directory_may_be_written_short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert find_home("~/q") == tmp_path / "q"
+
+
+def test_a_user_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ECHOMQ_HOME", "~nosuch/x")
+    with pytest.raises(EmbeddedServerError, match=r"the folder is ~nosuch/x, and ~nosuch has no home directory here"):
+        find_home()
+
+
+def test_links_that_lead_in_a_circle_are_named(project: Path) -> None:
+    (project / "round").symlink_to(project / "again")
+    (project / "again").symlink_to(project / "round")
+    with pytest.raises(EmbeddedServerError, match=r"cannot use the folder .*round"):
+        EmbeddedSource(project / "round").prepare()
+
+
+def test_a_folder_that_is_no_text_is_refused() -> None:
+    wrong: Any = b"home"
+    with pytest.raises(EmbeddedServerError, match="text or a Path, not bytes"):
+        find_home(wrong)
 
 
 def test_a_working_directory_that_is_gone_is_named(project: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -65,6 +66,23 @@ def test_the_foreground_server_serves_users_and_ends_on_a_signal(home: Path, for
     source.prepare()
     assert call(home, "GET", "kept") == b"yes"
     source.release()
+
+
+def test_the_foreground_server_runs_with_its_standard_files_closed(home: Path) -> None:
+    words = ["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", SERVE, str(home)]
+    with subprocess.Popen(words) as process:
+        try:
+            wait_until(lambda: status(home).running, what="the server")
+            server = server_pid(home)
+            if sys.platform == "linux":
+                files = [str(Path(f"/proc/{server}/fd/{number}").readlink()) for number in range(3)]
+                assert files == [os.devnull] * 3
+            process.send_signal(signal.SIGINT)
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+    for name in ("start.lock", "users.lock", "server.lock"):
+        assert (home / name).read_bytes() == b""
 
 
 def test_the_url_it_prints_leads_to_it(home: Path, foreground: subprocess.Popen[str]) -> None:

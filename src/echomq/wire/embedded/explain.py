@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -47,17 +48,50 @@ def progress(folder: Folder) -> str:
     return f"reading the files in {folder.data}: {state.percent:.0f} %, about {state.eta_s} s left"
 
 
-def late(folder: Folder, found: probe.Reach) -> str:
-    """A server that did not answer in time, though somebody owns its folder."""
+def late(folder: Folder, found: probe.Reach, *, ours: bool) -> str:
+    """A server that did not answer in time, though somebody owns its folder; `ours`: a supervisor that we started."""
     match found:
         case probe.Reach.LOADING:
             return f"embedded server: still {progress(folder)}; it goes on, try again in a moment"
         case probe.Reach.SILENT:
             return f"embedded server: {folder.socket} takes connections and does not answer; see {folder.server_log}"
         case _:
-            pid = supervisor.read_pid(str(folder.supervisor_pid))
-            return (
-                f"embedded server: {folder.start_lock} is held (supervisor {pid or 'unknown'}), yet nobody"
-                f" answers on {folder.socket}; does another machine or container use this folder over a"
-                f" shared disk? See {folder.supervisor_log}"
-            )
+            return f"embedded server: {_absent(folder, ours=ours)}. See {folder.supervisor_log}"
+
+
+def _absent(folder: Folder, *, ours: bool) -> str:
+    """Why nobody listens, by who wrote its name into the folder."""
+    pid, host = _supervisor(folder)
+    here = os.uname().nodename
+    name = f"supervisor {pid}" if pid else "a supervisor"
+    if ours or (host == here and pid and _is_alive(pid)):
+        return (
+            f"{name} is here and its server does not listen on {folder.socket} yet, so this machine may be very busy;"
+            f" it goes on, try again in a moment"
+        )
+    if host and host != here:
+        return (
+            f"{folder.start_lock} is held, its {name} runs on {host!r} and this is {here!r}: a folder serves one machine"
+            f" or container; name another one here, or share a server by its URL"
+        )
+    return (
+        f"{folder.start_lock} is held ({name}), yet nobody answers on {folder.socket}; does another machine or"
+        f" container use this folder over a shared disk?"
+    )
+
+
+def _supervisor(folder: Folder) -> tuple[int | None, str]:
+    """The pid and the host of the supervisor that came last, as far as they are written."""
+    try:
+        host = folder.supervisor_pid.read_text("utf-8", "replace").partition("\n")[2].strip()
+    except OSError:
+        host = ""
+    return supervisor.read_pid(str(folder.supervisor_pid)), host
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return True

@@ -52,7 +52,7 @@ def ensure_running(folder: Folder, *, durable: bool, deadline: float) -> None:
         while (found := start.look()) is not probe.Reach.UP:
             now = time.monotonic()
             if now > deadline:
-                raise EmbeddedServerError(explain.late(folder, found))
+                raise EmbeddedServerError(explain.late(folder, found, ours=start.ours))
             if found is probe.Reach.LOADING and now - told > _PROGRESS_S:
                 told = now
                 logger.info("embedded server: %s", explain.progress(folder))
@@ -74,6 +74,11 @@ class _Start:
         self._durable = durable
         self._report: _Report | None = None
         self._lost = 0
+
+    @property
+    def ours(self) -> bool:
+        """Whether the supervisor is one that was started here."""
+        return self._report is not None
 
     def look(self) -> probe.Reach:
         """Start a supervisor unless there is one, and see whether the server answers."""
