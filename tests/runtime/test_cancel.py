@@ -68,7 +68,8 @@ async def test_listening_for_it_costs_no_command(desk: Desk) -> None:
         await consumer.parked.reach(2)
         spent = {name: count - before.get(name, 0) for name, count in desk.calls().items()}
         assert spent["subscribe"] == 0
-        assert spent["blpop"] <= 1, "an event ended the wait"
+        # The one that ended and the one that follows (Redis 7.0 counts a call when it ends); not one an event.
+        assert spent["blpop"] <= 2, "an event ended the wait"
 
 
 async def test_a_plain_function_sees_it_in_its_thread(desk: Desk) -> None:
