@@ -20,8 +20,15 @@ local function from_flat(limit)
     local ids = redis.call('ZRANGE', KEYS[1], 0, math.min(limit, 1000) - 1)
     if #ids == 0 then return end
     redis.call('ZREMRANGEBYRANK', KEYS[1], 0, #ids - 1)
+    local behind = #ids > 1 and redis.call('ZCARD', KEYS[1])
     for i = 1, #ids do
-      if in_hand(ids[i]) then limit = limit - 1 end
+      if in_hand(ids[i]) then
+        limit = limit - 1
+      elseif behind and redis.call('ZCARD', KEYS[1]) > behind then
+        -- Its burial has released a parent, which may go before the others.
+        for j = i + 1, #ids do redis.call('ZADD', KEYS[1], 0, ids[j]) end
+        break
+      end
     end
   end
 end
