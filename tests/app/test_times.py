@@ -60,7 +60,9 @@ class TestSpans:
         ("words", "said"),
         [
             ({}, "above zero"),
-            ({"minutes": 0}, "above zero"),
+            ({"minutes": 0}, "above zero, not 0 s"),
+            ({"milliseconds": 0}, "above zero, not 0 s"),
+            ({"seconds": True}, r"\(seconds=True\) is not a span of time: give it numbers"),
             ({"seconds": -1}, "above zero, not -1 s"),
             ({"minutes": 1, "seconds": -60}, "above zero, not 0 s"),
             ({"days": 10**10}, "is not a span"),
@@ -68,6 +70,8 @@ class TestSpans:
             ({"hours": float("inf")}, "hours=inf"),
             ({"minutes": "5"}, "minutes='5'"),
             ({"seconds": 1e-9}, "above zero, not 0 s"),
+            ({"seconds": -0.25}, r"above zero, not -0\.25 s"),
+            ({"days": 10**9 - 1}, r"is 86399999913600 s; at most 9002801208229887 ms are allowed"),
         ],
     )
     def test_a_span_that_is_none_is_refused(self, make, words, said) -> None:
@@ -79,6 +83,14 @@ class TestSpans:
         with pytest.raises(InvalidInputError):
             make(wrong)
 
+    def test_a_word_that_is_none_is_pythons_own_type_error(self, make) -> None:
+        with pytest.raises(TypeError, match="unexpected keyword argument 'minuets'; it takes weeks, days"):
+            make(minuets=5)
+
+    def test_a_span_beyond_what_a_score_can_say_is_refused_for_its_size(self, make) -> None:
+        with pytest.raises(InvalidInputError, match=r"is 86399999999999\.999999 s; at most 9002801208229887 ms"):
+            make(timedelta.max)
+
     def test_both_ways_at_once_are_refused(self, make) -> None:
         with pytest.raises(InvalidInputError, match="not both"):
             make(timedelta(seconds=1), minutes=1)
@@ -87,6 +99,8 @@ class TestSpans:
 def test_a_period_is_a_whole_number_of_milliseconds() -> None:
     with pytest.raises(InvalidInputError, match="whole number of milliseconds"):
         work.every(seconds=1 / 3, name="n")
+    with pytest.raises(InvalidInputError, match=r"not 86400\.000001 s$"):
+        work.every(timedelta(days=1, microseconds=1), name="n")
     assert work.every(milliseconds=1, name="n").every_ms == 1
 
 
@@ -100,8 +114,3 @@ def test_first_in_is_zero_or_more(wrong) -> None:
 def test_a_recurrence_has_a_printable_name(wrong) -> None:
     with pytest.raises(InvalidInputError, match="name of a recurrence"):
         work.every(hours=1, name=wrong)
-
-
-def test_a_span_beyond_what_a_score_can_say_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="at most 9002801208229887 ms"):
-        work.after(timedelta.max)

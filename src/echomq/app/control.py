@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Unpack
 
 from echomq.app.times import Span, span_ms
 from echomq.identity.errors import InvalidInputError
@@ -11,23 +12,13 @@ from echomq.identity.errors import InvalidInputError
 class Snooze(Exception):  # noqa: N818  (an instruction, not an error)
     """Raised inside a job: put it back and run it again after this long. No attempt is spent.
 
-    `raise Snooze(minutes=5)` or `raise Snooze(timedelta(minutes=5))`. The delay counts from the server's now.
+    `raise Snooze(minutes=5)` or `raise Snooze(timedelta(minutes=5))`; the keywords are `weeks`, `days`, `hours`,
+    `minutes`, `seconds` and `milliseconds`, and add up. The delay counts from the server's now, in whole milliseconds,
+    rounded up. `InvalidInputError` for one that is not above zero.
     """
 
-    def __init__(
-        self,
-        delay: timedelta | None = None,
-        /,
-        *,
-        weeks: float = 0,
-        days: float = 0,
-        hours: float = 0,
-        minutes: float = 0,
-        seconds: float = 0,
-        milliseconds: float = 0,
-    ) -> None:
-        span = Span(weeks, days, hours, minutes, seconds, milliseconds)
-        self.delay_ms = span_ms("Snooze", delay, span)
+    def __init__(self, delay: timedelta | None = None, /, **parts: Unpack[Span]) -> None:
+        self.delay_ms = span_ms("Snooze", delay, parts)
         super().__init__(f"again in {self.delay_ms} ms")
 
 

@@ -102,24 +102,20 @@ class BoundJob(TimedJob[P, R]):
         return BoundJob(self._job, self._options.chosen(options))
 
     def at(self, when: datetime) -> TimedJob[P, R]:
-        """The job, to run from an instant on. An aware datetime; one that has passed is at once."""
+        """The job, to run from an instant on, by the server's clock (protocol §5).
+
+        An aware datetime, rounded up to whole milliseconds; one that has passed is at once. `InvalidInputError` for a
+        naive one.
+        """
         return TimedJob(self._job, self._options.timed(When(at_ms=instant_ms("at", when))))
 
-    def after(
-        self,
-        delay: timedelta | None = None,
-        /,
-        *,
-        weeks: float = 0,
-        days: float = 0,
-        hours: float = 0,
-        minutes: float = 0,
-        seconds: float = 0,
-        milliseconds: float = 0,
-    ) -> TimedJob[P, R]:
-        """The job, to run after a delay from the server's now: a timedelta, or `minutes=5` and the like."""
-        span = Span(weeks, days, hours, minutes, seconds, milliseconds)
-        return TimedJob(self._job, self._options.timed(When(delay_ms=span_ms("after", delay, span))))
+    def after(self, delay: timedelta | None = None, /, **parts: Unpack[Span]) -> TimedJob[P, R]:
+        """The job, to run after a delay from the server's now (protocol §5).
+
+        A timedelta, or `weeks`, `days`, `hours`, `minutes`, `seconds` and `milliseconds`, which add up; rounded up to
+        whole milliseconds. `InvalidInputError` for a delay that is not above zero.
+        """
+        return TimedJob(self._job, self._options.timed(When(delay_ms=span_ms("after", delay, parts))))
 
 
 class JobFunction(BoundJob[P, R]):
@@ -155,23 +151,19 @@ class JobFunction(BoundJob[P, R]):
         /,
         *,
         name: str,
-        weeks: float = 0,
-        days: float = 0,
-        hours: float = 0,
-        minutes: float = 0,
-        seconds: float = 0,
-        milliseconds: float = 0,
         first_in: timedelta = timedelta(0),
+        **parts: Unpack[Span],
     ) -> Recurrence[P]:
-        """The job, again and again under a name: `send.every(hours=1, name="digest").register("all")`.
+        """The job, again and again under a name: `send.every(hours=1, name="digest").register("all")` (protocol §9).
 
-        The first run is `first_in` after its registration, at once by default.
+        The period is a timedelta, or `weeks`, `days`, `hours`, `minutes`, `seconds` and `milliseconds`, which add up;
+        a whole number of milliseconds. The first run is `first_in` after its registration, on the server's clock, at
+        once by default. `InvalidInputError` for a period that is not above zero, and for a name that is not printable.
         """
-        span = Span(weeks, days, hours, minutes, seconds, milliseconds)
         return Recurrence(
             self,
             name_of("the name of a recurrence", name),
-            period_ms("every", period, span),
+            period_ms("every", period, parts),
             first_ms("first_in", first_in),
         )
 

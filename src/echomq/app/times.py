@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final, TypedDict
 
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.checks import MAX_SPAN_MS
@@ -11,19 +11,22 @@ from echomq.protocol.checks import MAX_SPAN_MS
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 _ZERO: Final = timedelta(0)
+_SECOND: Final = timedelta(seconds=1)
+_MOST: Final = timedelta(milliseconds=MAX_SPAN_MS)
 
 
-class Span(NamedTuple):
-    """The keywords that a span of time is written with."""
+class Span(TypedDict, total=False):
+    """The keywords that a span of time is written with; they add up."""
 
-    weeks: float = 0
-    days: float = 0
-    hours: float = 0
-    minutes: float = 0
-    seconds: float = 0
-    milliseconds: float = 0
+    weeks: float
+    days: float
+    hours: float
+    minutes: float
+    seconds: float
+    milliseconds: float
 
 
+_WORDS: Final = tuple(Span.__annotations__)
 _NONE: Final = Span()
 
 
@@ -42,24 +45,33 @@ def instant_ms(what: str, when: datetime) -> int:
 
 
 def duration(what: str, whole: timedelta | None, parts: Span) -> timedelta:
-    """The span that a caller gave, as a timedelta or in keywords."""
+    """The span that a caller gave, as a timedelta or in keywords; at most `MAX_SPAN_MS`."""
+    for word in parts:
+        if word not in _WORDS:
+            raise TypeError(f"{what}() got an unexpected keyword argument {word!r}; it takes {', '.join(_WORDS)}")
     if whole is None:
-        if parts == _NONE:
-            raise InvalidInputError(
-                f"{what} needs a span of time above zero, as in {what}(minutes=5) or {what}(timedelta(minutes=5))"
-            )
-        try:
-            return timedelta(**parts._asdict())
-        except (TypeError, ValueError, OverflowError) as error:
-            given = ", ".join(f"{name}={value!r}" for name, value in parts._asdict().items() if value != 0)
-            raise InvalidInputError(f"{what}({given}) is not a span of time: {error}") from None
+        return _within(what, _added(what, parts))
     if not isinstance(whole, timedelta):
         raise InvalidInputError(
-            f"{what} takes a timedelta or keywords such as minutes=5, not {type(whole).__name__}: {whole!r}"
+            f"{what} takes a timedelta or keywords such as minutes=5, not {type(whole).__name__}: {whole!r:.200}"
         )
-    if parts != _NONE:
+    if parts:
         raise InvalidInputError(f"{what} takes a timedelta or keywords such as minutes=5, not both")
-    return whole
+    return _within(what, whole)
+
+
+def _added(what: str, parts: Span) -> timedelta:
+    if not parts:
+        raise InvalidInputError(
+            f"{what} needs a span of time above zero, as in {what}(minutes=5) or {what}(timedelta(minutes=5))"
+        )
+    given = ", ".join(f"{word}={value!r:.200}" for word, value in parts.items())
+    if any(isinstance(value, bool) for value in parts.values()):
+        raise InvalidInputError(f"{what}({given}) is not a span of time: give it numbers, not True or False")
+    try:
+        return timedelta(**parts)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"{what}({given}) is not a span of time: {error}") from None
 
 
 def span_ms(what: str, whole: timedelta | None, parts: Span = _NONE) -> int:
@@ -67,7 +79,7 @@ def span_ms(what: str, whole: timedelta | None, parts: Span = _NONE) -> int:
     span = duration(what, whole, parts)
     if span <= _ZERO:
         raise InvalidInputError(f"{what} needs a span of time above zero, not {_shown(span)}")
-    return _within(what, _ceil_ms(span), span)
+    return _ceil_ms(span)
 
 
 def limit_ms(what: str, span: timedelta) -> int:
@@ -84,7 +96,7 @@ def period_ms(what: str, whole: timedelta | None, parts: Span = _NONE) -> int:
         raise InvalidInputError(f"{what} needs a period above zero, not {_shown(span)}")
     if span % _MS:
         raise InvalidInputError(f"{what} needs a whole number of milliseconds, not {_shown(span)}")
-    return _within(what, span // _MS, span)
+    return span // _MS
 
 
 def first_ms(what: str, span: timedelta) -> int:
@@ -93,19 +105,21 @@ def first_ms(what: str, span: timedelta) -> int:
         raise InvalidInputError(f"{what} must be a timedelta, not {type(span).__name__}: {span!r}")
     if span < _ZERO:
         raise InvalidInputError(f"{what} must be zero or more, not {_shown(span)}")
-    return _within(what, _ceil_ms(span), span)
+    return _ceil_ms(_within(what, span))
 
 
 def _ceil_ms(span: timedelta) -> int:
     return span // _MS + (1 if span % _MS else 0)
 
 
-def _within(what: str, ms: int, span: timedelta) -> int:
-    if ms > MAX_SPAN_MS:
+def _within(what: str, span: timedelta) -> timedelta:
+    if span > _MOST:
         raise InvalidInputError(f"{what} is {_shown(span)}; at most {MAX_SPAN_MS} ms are allowed")
-    return ms
+    return span
 
 
 def _shown(span: timedelta) -> str:
-    # str(timedelta(seconds=-1)) is "-1 day, 23:59:59", which nobody wrote.
-    return f"{span.total_seconds():g} s"
+    """In seconds, every digit: str(timedelta(seconds=-1)) is "-1 day, 23:59:59", which nobody wrote."""
+    whole, rest = divmod(abs(span), _SECOND)
+    digits = f"{whole}.{rest.microseconds:06d}".rstrip("0").rstrip(".")
+    return f"{'-' if span < _ZERO else ''}{digits} s"
