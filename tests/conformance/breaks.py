@@ -49,7 +49,7 @@ BREAKS = [
     Break(
         "promote leads a grouped job to its lane",
         ("promote",),
-        r"if row\[2\] then",
+        r"if row and row\[1\] then",
         "if false then",
         {"schedule_lane", "back_to_lane"},
     ),

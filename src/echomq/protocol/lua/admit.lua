@@ -11,6 +11,7 @@
 -- @include kind
 -- @include admit
 -- @include place
+-- @include sound
 -- @include wake
 local id, payload, group, key = ARGV[1], ARGV[2], ARGV[5], ARGV[6]
 local due, refused
@@ -21,6 +22,8 @@ end
 refused = not_a_job(id)
 if refused then return refused end
 if known(id) then return 0 end
+sound('pending', 'schedule')
+sound_lane(group ~= '' and group)
 if key ~= '' then
   local holder = redis.call('GET', base .. 'de:' .. key)
   local row = holder and fields(holder, 'state')
@@ -38,7 +41,7 @@ end
 redis.call('HSET', KEYS[1], 'attempts', '0', 'payload', payload)
 if group ~= '' then
   redis.call('HSET', KEYS[1], 'group', group)
-  if ARGV[9] ~= '' then redis.call('HSETNX', base .. 'lanes', group, ARGV[9]) end
+  if ARGV[9] ~= '' then mind('HSETNX', base .. 'lanes', group, ARGV[9]) end
 end
 if due then
   redis.call('HSET', KEYS[1], 'state', 'scheduled')

@@ -5,6 +5,7 @@
 -- ARGV[1] -> id   ARGV[2] -> reason
 -- returns dead, requested, or -1 no row; a dead job stays as it died
 -- @include place
+-- @include sound
 -- @include bury
 -- @include event
 local id = ARGV[1]
@@ -17,6 +18,8 @@ if place == 'active' then
   publish({ event = 'cancelled', job = id, error = ARGV[2], state = 'active' })
   return 'requested'
 end
+sound('schedule', 'dead')
+sound_lane(row[2])
 if place then leave(id, row[2], place) end
 redis.call('ZREM', base .. 'schedule', id)
 bury(id, ARGV[2])

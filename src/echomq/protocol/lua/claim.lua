@@ -35,7 +35,8 @@ end
 
 local function one() return 1 end
 
-if want > 0 then
+-- What has been taken when something fails is still leased and given out: a script is not rolled back.
+local function serve()
   local turn
   while taken < want do
     local before, lanes = taken, redis.call('LLEN', base .. 'ring')
@@ -56,6 +57,12 @@ if want > 0 then
     end
   end
   if turn then redis.call('SET', base .. 'turn', turn) end
+end
+
+if want > 0 then
+  sound('active', 'dead')
+  local served, failure = pcall(serve)
+  if not served and taken == 0 then return failed(failure) end
   if taken < want then why = 'empty' end
   spend(taken)
 end

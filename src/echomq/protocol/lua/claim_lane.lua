@@ -19,7 +19,10 @@ local function share(group)
 end
 if room > 0 then
   why = ''
-  if not from_lanes(share) then why = 'empty' end
+  sound('active', 'dead')
+  local served, found = pcall(from_lanes, share)
+  if not served and taken == 0 then return failed(found) end
+  if taken == 0 then why = 'empty' end
   spend(taken)
 end
 return claimed(why)

@@ -8,6 +8,7 @@
 -- @include due
 -- @include kind
 -- @include place
+-- @include sound
 -- @include ceiling
 local wrong = misshapen('EMQ.DELAY', 3, 4)
 if wrong then return wrong end
@@ -23,8 +24,11 @@ if not row then
 end
 if row[1] ~= ARGV[2] then return redis.error_reply('EMQSTALE delay token mismatch') end
 if not redis.call('ZSCORE', KEYS[2], id) then return redis.error_reply('EMQSTATE delay not active') end
-wake_freed(1, leave(id, row[2], 'active'))
+sound('schedule')
+sound_lane(row[2])
+local opened = leave(id, row[2], 'active')
 redis.call('HSET', KEYS[1], 'state', 'scheduled')
 redis.call('ZADD', KEYS[3], due, id)
+wake_freed(1, opened)
 wake_if_first(id)
 return 1

@@ -7,10 +7,12 @@
 -- @include kind
 -- @include admit
 -- @include place
+-- @include sound
 -- @include wake
 local refused = not_a_job(ARGV[1])
 if refused then return refused end
 if known(ARGV[1]) then return 0 end
+sound_lane(ARGV[3])
 redis.call('HSET', KEYS[1], 'attempts', '0', 'payload', ARGV[2], 'group', ARGV[3])
 wake(to_place(ARGV[1], ARGV[3]))
 return 1

@@ -6,6 +6,7 @@
 -- @include shape
 -- @include kind
 -- @include admit
+-- @include sound
 -- @include wake
 local wrong = misshapen_list('enqueue_many', 0, 2)
 if wrong then return wrong end
@@ -14,6 +15,7 @@ for i = 1, #ARGV, 2 do
   if refused then return refused end
 end
 local answers, vector, admitted = {}, {}, 0
+sound('pending')
 local function flush()
   if #vector > 0 then redis.call('ZADD', base .. 'pending', unpack(vector)) end
   vector = {}

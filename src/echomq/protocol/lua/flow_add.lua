@@ -11,11 +11,13 @@
 --   going to run any more counts at once for a parent that is held anew, so that nothing is held for ever.
 -- @include kind
 -- @include admit
+-- @include sound
 -- @include flow
 for i = 1, #ARGV, 5 do
   local refused = not_a_job(ARGV[i])
   if refused then return refused end
 end
+sound('pending')
 local answers, held, claimable = {}, {}, 0
 -- settled(parent, id): whether a parent in this queue needs the child no more.
 local function settled(parent, id)

@@ -5,7 +5,9 @@
 -- returns how many of that group
 -- @include now
 -- @include place
+-- @include sound
 -- @include ceiling
+sound_lane(ARGV[1])
 local reaped, claimable = 0, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[2])) do
   local row = fields(id, 'state', 'group')

@@ -7,6 +7,7 @@
 -- @include now
 -- @include natural
 -- @include place
+-- @include sound
 -- @include wake
 local wrong = misshapen('EMQ.PROMOTE', 2, 2)
 if wrong then return wrong end
@@ -16,22 +17,22 @@ local selected, claimable = 0, 0
 while left > 0 do
   local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, math.min(left, 1000))
   if #ids == 0 then break end
-  local flat = {}
-  redis.call('ZREM', KEYS[1], unpack(ids))
+  local flat, grouped = {}, {}
   for i = 1, #ids do
-    local row = fields(ids[i], 'state', 'group')
-    if row then
-      if row[2] then
-        claimable = claimable + to_place(ids[i], row[2])
-      else
-        claimable = claimable + 1
-        redis.call('HSET', row_of(ids[i]), 'state', 'pending')
-        flat[#flat + 1] = 0
-        flat[#flat + 1] = ids[i]
-      end
+    local row = fields(ids[i], 'group')
+    if row and row[1] then
+      sound_lane(row[1])
+      grouped[#grouped + 1] = { ids[i], row[1] }
+    elseif row then
+      flat[#flat + 1] = 0
+      flat[#flat + 1] = ids[i]
     end
   end
   if #flat > 0 then redis.call('ZADD', KEYS[2], unpack(flat)) end
+  redis.call('ZREM', KEYS[1], unpack(ids))
+  for i = 2, #flat, 2 do redis.call('HSET', row_of(flat[i]), 'state', 'pending') end
+  for _, job in ipairs(grouped) do claimable = claimable + to_place(job[1], job[2]) end
+  claimable = claimable + #flat / 2
   selected = selected + #ids
   left = left - #ids
 end

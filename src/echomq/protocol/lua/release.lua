@@ -4,6 +4,7 @@
 -- ARGV[1] -> id    ARGV[2] -> token    ARGV[3] -> base
 -- returns 1; EMQSTALE job gone; EMQSTALE release token mismatch; EMQSTATE release not active
 -- @include place
+-- @include sound
 -- @include ceiling
 local id = ARGV[1]
 local row = fields(id, 'attempts', 'group')
@@ -13,6 +14,8 @@ if not row then
 end
 if row[1] ~= ARGV[2] then return redis.error_reply('EMQSTALE release token mismatch') end
 if not redis.call('ZSCORE', KEYS[2], id) then return redis.error_reply('EMQSTATE release not active') end
+sound('pending')
+sound_lane(row[2])
 local opened = leave(id, row[2], 'active')
 wake_freed(1, opened + to_place(id, row[2]))
 return 1

@@ -4,6 +4,7 @@
 -- ARGV[1] -> id    ARGV[2] -> deduplication key or ''
 -- returns 1; -1 no row; EMQLOCK job is locked while a worker holds it
 -- @include place
+-- @include sound
 -- @include forget
 -- @include ceiling
 local id = ARGV[1]
@@ -13,11 +14,13 @@ if not row then
   return -1
 end
 if locked(id, row[3]) then return redis.error_reply('EMQLOCK job is locked') end
+sound('schedule', 'dead')
+sound_lane(row[2])
 local place = place_of(id, row[2])
 local opened = place and leave(id, row[2], place)
 redis.call('ZREM', KEYS[4], id)
 redis.call('ZREM', KEYS[5], id)
-if ARGV[2] ~= '' and redis.call('GET', KEYS[6]) == id then redis.call('DEL', KEYS[6]) end
+if ARGV[2] ~= '' and mind('GET', KEYS[6]) == id then redis.call('DEL', KEYS[6]) end
 forget(id, 'removed')
 if place == 'active' then wake_freed(1, opened) end
 return 1

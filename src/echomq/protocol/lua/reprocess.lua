@@ -5,6 +5,7 @@
 -- returns 1; -1 no row; EMQSTATE not dead. A grouped job goes to its lane, a parent that still waits for children
 --   is held again.
 -- @include place
+-- @include sound
 -- @include wake
 local id = ARGV[1]
 local row = fields(id, 'state', 'group')
@@ -13,6 +14,8 @@ if not row then
   return -1
 end
 if not redis.call('ZSCORE', KEYS[2], id) then return redis.error_reply('EMQSTATE not dead') end
+sound('pending')
+sound_lane(row[2])
 redis.call('ZREM', KEYS[2], id)
 redis.call('HDEL', KEYS[1], 'last_error', 'stalled', 'failures', 'died_ms', 'cancel')
 if (tonumber(redis.call('GET', KEYS[1] .. ':dependencies') or nil) or 0) > 0 then

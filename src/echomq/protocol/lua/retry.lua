@@ -6,6 +6,7 @@
 --   EMQSTATE retry not active; ERR arity, ERR for a delay or max that is no integer
 -- @include shape
 -- @include place
+-- @include sound
 -- @include bury
 -- @include natural
 -- @include ceiling
@@ -26,15 +27,19 @@ if row[1] ~= ARGV[2] then return redis.error_reply('EMQSTALE retry token mismatc
 local group = row[2]
 local place = place_of(id, group)
 if not place then return redis.error_reply('EMQSTATE retry not active') end
+sound('schedule', 'dead')
+sound_lane(group)
 local opened = leave(id, group, place)
-if place == 'active' then wake_freed(1, opened) end
 local failures = string.format('%.0f', (tonumber(row[3] or nil) or 0) + 1)
 redis.call('HSET', KEYS[4], 'failures', failures)
-if (tonumber(row[1]) or 0) < max then
+local again = (tonumber(row[1]) or 0) < max
+if again then
   redis.call('HSET', KEYS[4], 'state', 'scheduled', 'last_error', ARGV[5])
   redis.call('ZADD', KEYS[2], now + delay, id)
-  wake_if_first(id)
-  return 'scheduled'
+else
+  bury(id, ARGV[5])
 end
-bury(id, ARGV[5])
-return 'dead'
+if place == 'active' then wake_freed(1, opened) end
+if not again then return 'dead' end
+wake_if_first(id)
+return 'scheduled'

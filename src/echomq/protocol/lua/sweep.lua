@@ -6,16 +6,20 @@
 -- returns {recovered ids, dead ids}; ERR for a max or limit that is no positive integer
 -- @include now
 -- @include place
+-- @include sound
 -- @include bury
 -- @include natural
 -- @include ceiling
 local max, limit = natural(ARGV[2]), natural(ARGV[3])
 if not max or max < 1 then return redis.error_reply('ERR sweep max_stalled must be a positive integer') end
 if not limit or limit < 1 then return redis.error_reply('ERR sweep limit must be a positive integer') end
+sound('pending', 'dead')
 local recovered, dead, claimable = {}, {}, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, limit)) do
   local row = fields(id, 'stalled', 'group')
-  if row then
+  if row and not pcall(sound_lane, row[2]) then
+    -- Its lane is no lane: it stays in hand, and costs the others nothing.
+  elseif row then
     local lapses = (tonumber(row[1] or nil) or 0) + 1
     redis.call('HSET', row_of(id), 'stalled', string.format('%.0f', lapses))
     claimable = claimable + leave(id, row[2], 'active')

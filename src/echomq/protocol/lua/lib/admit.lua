@@ -5,6 +5,6 @@ local function known(id)
   return redis.call('EXISTS', row_of(id), row_of(id) .. ':result') > 0
 end
 local function admit(id, payload)
-  redis.call('HSET', row_of(id), 'state', 'pending', 'attempts', '0', 'payload', payload)
   redis.call('ZADD', base .. 'pending', 0, id)
+  redis.call('HSET', row_of(id), 'state', 'pending', 'attempts', '0', 'payload', payload)
 end

@@ -2,15 +2,16 @@
 -- one elsewhere through the outbox. A child lowers the count once; a signal to a parent that is gone is dropped.
 -- @include rows
 -- @include now
+-- @include sound
 -- @include wake
 -- bury_row(id, reason): into the morgue, without a signal; the caller has taken it out of its place.
 local function bury_row(id, reason)
   local row = row_of(id)
-  redis.call('HSET', row, 'state', 'dead', 'last_error', reason, 'died_ms', string.format('%.0f', now))
   redis.call('ZADD', base .. 'dead', 0, id)
-  redis.call('HINCRBY', base .. 'metrics:failed', 'count', 1)
+  redis.call('HSET', row, 'state', 'dead', 'last_error', reason, 'died_ms', string.format('%.0f', now))
+  mind('HINCRBY', base .. 'metrics:failed', 'count', 1)
   local key = redis.call('HGET', row, 'dedup')
-  if key and redis.call('GET', base .. 'de:' .. key) == id then redis.call('DEL', base .. 'de:' .. key) end
+  if key and mind('GET', base .. 'de:' .. key) == id then redis.call('DEL', base .. 'de:' .. key) end
 end
 -- standing(parent): the state of a flow's parent, or nil when it is gone; a row without books is no parent.
 local function standing(parent)
@@ -39,6 +40,7 @@ end
 local function child_done(parent, child, result)
   local row = row_of(parent)
   if not standing(parent) or counted(row, child) then return end
+  sound('pending')
   redis.call('HDEL', row .. ':failed', child)
   redis.call('HSET', row .. ':processed', child, result)
   count_down(parent)
@@ -49,6 +51,7 @@ local function child_dead(parent, child, policy, reason)
   local row = row_of(parent)
   local state = standing(parent)
   if not state or counted(row, child) then return false end
+  sound('pending', 'dead')
   if policy == 'id' then
     if redis.call('HEXISTS', row .. ':failed', child) == 1 then return false end
     redis.call('HSET', row .. ':unsuccessful', child, reason)

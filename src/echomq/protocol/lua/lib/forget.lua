@@ -6,7 +6,7 @@ local function forget(id, reason)
   if reason then signal_death(id, reason) end
   local own = fields(id, 'dedup')
   local key = own and own[1]
-  if key and redis.call('GET', base .. 'de:' .. key) == id then redis.call('DEL', base .. 'de:' .. key) end
+  if key and mind('GET', base .. 'de:' .. key) == id then redis.call('DEL', base .. 'de:' .. key) end
   redis.call(
     'DEL', row, row .. ':logs', row .. ':lock', row .. ':dependencies', row .. ':processed', row .. ':failed',
     row .. ':unsuccessful'

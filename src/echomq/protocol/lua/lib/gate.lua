@@ -11,7 +11,7 @@ local function gate(want)
   local room = ceiling_room()
   if room and room < want then want, why = math.max(room, 0), 'ceiling' end
   most, period = tonumber(meta[2] or nil), tonumber(meta[3] or nil)
-  if not period or not most or most < 1 then most = nil end
+  if not most or most < 1 or not period or period < 1 or period > 2 ^ 46 or period % 1 ~= 0 then most = nil end
   if most then
     local left = most - (tonumber(redis.call('GET', base .. 'limiter') or nil) or 0)
     if left < 1 and redis.call('PTTL', base .. 'limiter') == -1 then
@@ -25,6 +25,11 @@ local function gate(want)
 end
 local function spend(n)
   if not most or n < 1 then return end
-  if redis.call('INCRBY', base .. 'limiter', n) == n then redis.call('PEXPIRE', base .. 'limiter', period) end
+  local spent = mind('INCRBY', base .. 'limiter', n)
+  if not spent then
+    redis.call('SET', base .. 'limiter', n, 'PX', period)
+  elseif spent == n then
+    redis.call('PEXPIRE', base .. 'limiter', period)
+  end
 end
 local function window_end() return now + math.max(redis.call('PTTL', base .. 'limiter'), 0) end

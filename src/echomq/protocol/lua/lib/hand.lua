@@ -11,12 +11,13 @@ local function lease_hands()
   if #hands > 0 then redis.call('ZADD', base .. 'active', unpack(hands)) end
   hands = {}
 end
--- mistaken(id, row): why a row can never be run, or nil: it has no payload, a token that is no count, or an id that no
--- client can settle, since every host checks the whole of it (protocol §1).
+-- mistaken(id, row): why a row can never be run, or nil: it has no payload, a token that is no count, a group that is no
+-- branded id, or an id that no client can settle, since every host checks the whole of it (protocol §1).
 local function mistaken(id, row)
   if not row[1] then return 'payload missing' end
   local attempts = tonumber(row[2] or '0')
   if not attempts or attempts < 0 or attempts >= LAST or attempts % 1 ~= 0 then return 'attempts unreadable' end
+  if row[5] and not string.match(row[5], '^%w+$') then return 'group malformed' end
   if #id ~= 14 or not string.match(id, '^JOB%w+$') then return 'id malformed' end
   if string.byte(id, 4) >= 65 then
     for i = 4, 14 do
@@ -44,10 +45,6 @@ local function in_hand(id, served)
   local attempts = (tonumber(row[2] or nil) or 0) + 1
   redis.call('HSET', row_of(id), 'state', 'active', 'attempts', attempts)
   local group = row[5]
-  if group then
-    hand_taken(group)
-    if not served then ring_fix(group) end
-  end
   taken = taken + 1
   local n = #hands
   hands[n + 1], hands[n + 2] = deadline, id
@@ -55,6 +52,10 @@ local function in_hand(id, served)
   n = #jobs
   jobs[n + 1], jobs[n + 2], jobs[n + 3] = id, row[1], attempts
   jobs[n + 4], jobs[n + 5], jobs[n + 6] = count_of(row[3]), count_of(row[4]), group or ''
+  if group then
+    hand_taken(group)
+    if not served then ring_fix(group) end
+  end
   return true
 end
 -- head_of(group): the head of a lane that is open, in hand; false when the lane has none (left).

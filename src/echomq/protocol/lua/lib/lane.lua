@@ -1,6 +1,7 @@
 -- The books of a lane (protocol §6): the ring holds exactly the lanes that are nonempty, not paused and below
 -- their limit, each once; gactive counts a group's jobs in hand.
 -- @include base
+-- @include mind
 local function lane_of(group) return base .. 'g:' .. group .. ':pending' end
 -- lane_served(group): how many of its jobs could be claimed now.
 local function lane_served(group)
@@ -25,10 +26,8 @@ local function ring_fix(group, before)
   end
   return math.max(served - (before or 0), 0)
 end
-local function hand_taken(group) redis.call('HINCRBY', base .. 'gactive', group, 1) end
+local function hand_taken(group) mind('HINCRBY', base .. 'gactive', group, 1) end
 -- hand_freed(group): one job of the group left hand; call ring_fix when the lane's content is settled.
 local function hand_freed(group)
-  if redis.call('HINCRBY', base .. 'gactive', group, -1) <= 0 then
-    redis.call('HDEL', base .. 'gactive', group)
-  end
+  if (mind('HINCRBY', base .. 'gactive', group, -1) or 0) <= 0 then mind('HDEL', base .. 'gactive', group) end
 end

@@ -3,6 +3,7 @@
 -- 2 retired with a signal left in the outbox, 0 gone, or the text of a refusal. A lapsed job that waits to be claimed
 -- again is retired from there (protocol §5, §8). Vectors are at most 1,000 members long.
 -- @include place
+-- @include sound
 -- @include flow
 -- @include ceiling
 local GUARD_MS = 86400000
@@ -19,7 +20,7 @@ local function guard(rows)
 end
 local function retire(ids, tokens, results, ttls)
   local leases = redis.call('ZMSCORE', base .. 'active', unpack(ids))
-  local answers, out, rows, doomed, taken, moved, signals = {}, {}, {}, {}, {}, {}, {}
+  local answers, out, rows, doomed, taken, moved = {}, {}, {}, {}, {}, {}
   local freed, opened = 0, 0
   for i = 1, #ids do
     local id = ids[i]
@@ -34,6 +35,9 @@ local function retire(ids, tokens, results, ttls)
       local place = leases[i] and 'active' or place_of(id, group)
       if not place then
         answers[i] = 'EMQSTATE complete not active'
+      elseif (group and not pcall(sound_lane, group))
+        or (known[3] and not pcall(signal_done, id, known[3], known[4], results[i])) then
+        answers[i] = 'ERR complete cannot write its lane or its parent'
       else
         local row = row_of(id)
         answers[i] = known[4] and 2 or 1
@@ -48,8 +52,7 @@ local function retire(ids, tokens, results, ttls)
         doomed[#doomed + 1] = row
         doomed[#doomed + 1] = row .. ':logs'
         doomed[#doomed + 1] = row .. ':lock'
-        if known[3] then signals[#signals + 1] = { id, known[3], known[4], results[i] } end
-        if known[5] and redis.call('GET', base .. 'de:' .. known[5]) == id then
+        if known[5] and mind('GET', base .. 'de:' .. known[5]) == id then
           redis.call('DEL', base .. 'de:' .. known[5])
         end
         if ttls[i] > 0 then redis.call('SET', row .. ':result', results[i], 'PX', ttls[i]) end
@@ -61,8 +64,7 @@ local function retire(ids, tokens, results, ttls)
   if #rows == 0 then return answers end
   redis.call('DEL', unpack(doomed))
   guard(rows)
-  redis.call('HINCRBY', base .. 'metrics:completed', 'count', #rows)
-  for _, signal in ipairs(signals) do signal_done(unpack(signal, 1, 4)) end
+  mind('HINCRBY', base .. 'metrics:completed', 'count', #rows)
   wake_freed(freed, opened)
   return answers
 end

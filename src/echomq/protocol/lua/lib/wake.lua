@@ -1,9 +1,11 @@
 -- wake(n): n tokens for parked consumers, while fewer than 64 lie there (protocol §12.2).
 -- wake_if_first(id): one token when id is now the earliest entry of the schedule.
+-- A token is a hint: where the list holds another type, nobody is woken and nothing else is harmed.
 -- @include base
+-- @include mind
 local function wake(n)
   if n < 1 then return end
-  local room = 64 - redis.call('LLEN', base .. 'wake')
+  local room = 64 - (mind('LLEN', base .. 'wake') or 64)
   if n > room then n = room end
   if n < 1 then return end
   local tokens = {}
