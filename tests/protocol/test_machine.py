@@ -14,23 +14,25 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, run_state_machine_as_test
 
 from echomq.protocol import admin, flows, jobs, lanes, repeat
 from support.machine import GROUPS, QUEUES, Bench, picks
 from support.rules_admin import AdminRules
+from support.rules_dead import DeadRules
 from support.rules_flows import FlowRules, Sprout, trees
 from support.rules_lanes import LaneRules
 from support.rules_repeat import RepeatRules
+from support.rules_work import Fate, WorkRules, fates_
 from support.runner import Runner
 from support.servers import Server
 
 THOROUGH = int(os.environ.get("ECHOMQ_THOROUGH", "0"))
-EXAMPLES = THOROUGH or 150
+EXAMPLES = THOROUGH or 100
 STEPS = 100 if THOROUGH else 50
 
 
-class Machine(LaneRules, FlowRules, AdminRules, RepeatRules):
+class Machine(WorkRules, LaneRules, FlowRules, AdminRules, DeadRules, RepeatRules):
     """Every verb, in any order."""
 
     @initialize(
@@ -47,11 +49,20 @@ class Machine(LaneRules, FlowRules, AdminRules, RepeatRules):
         if n:
             self.claim_many(n)
 
-    @rule(first=st.sampled_from([True, True, False]))
-    def turn_to(self, first: bool) -> None:
-        """Work on one queue, mostly the first."""
-        self.take_up(QUEUES[0 if first else 1])
-        self.compare_again("turning to it")
+
+class Families(WorkRules, FlowRules, DeadRules):
+    """Flows, and little else: what it takes to bring a family far."""
+
+    @initialize(grown=st.lists(st.tuples(trees, st.booleans()), min_size=1, max_size=3), fates=fates_)
+    def families_live(self, grown: list[tuple[list[Sprout], bool]], fates: list[Fate]) -> None:
+        """Some flows are on their way before the first step."""
+        for sprouts, spread in grown:
+            self.grow_flow(sprouts, spread, 99)
+        self.shift(fates, elsewhere=False)
+
+
+class Desk(WorkRules, AdminRules, DeadRules):
+    """Settings, budgets and deduplication keys, and little else."""
 
 
 ELSEWHERE = {"add", "add_bulk", "obliterate", "update_progress", "add_log", "logs", "lane_id"}
@@ -85,15 +96,16 @@ def test_every_verb_does_what_the_model_says(server: Server) -> None:
         )
         client.execute("AUTH", "machine", "secret")
         Bench.runner = Runner(client)
-        run_state_machine_as_test(
-            Machine,
-            settings=settings(
-                max_examples=EXAMPLES,
-                stateful_step_count=STEPS,
-                deadline=None,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+        for machine in (Machine, Families, Desk):
+            run_state_machine_as_test(
+                machine,
+                settings=settings(
+                    max_examples=EXAMPLES,
+                    stateful_step_count=STEPS,
+                    deadline=None,
+                    suppress_health_check=list(HealthCheck),
+                ),
+            )
         root.execute("ACL", "DELUSER", "machine")
     print(f"{Bench.steps} steps: {dict(sorted(Bench.verbs.items()))}")
     assert Bench.steps >= 2_000

@@ -17,7 +17,7 @@ from echomq.identity.minter import Minter
 from echomq.protocol.call import Call
 from echomq.protocol.errors import ServerError
 from echomq.protocol.keys import Keys, keys
-from echomq.protocol.replies import Claims
+from echomq.protocol.replies import Claimed, Claims, Idle
 from support.invariants import breaches, read
 from support.model import LAST, Span
 from support.model_admin import AdminModel
@@ -27,6 +27,8 @@ from support.shelf import differences, shelf
 HOUR = 3_600_000
 QUEUES = ("machine", "machine2")
 GROUPS = ["LAN00000000001", "USR0KHTOWnGLuC"]
+KEYS = ["k", "l"]
+"""Deduplication keys."""
 MINTER = Minter()
 
 picks = st.integers(0, 11)
@@ -43,6 +45,8 @@ delays = st.sampled_from([0, 0, HOUR, 2 * HOUR, 3 * HOUR])
 instants = st.sampled_from([0, 5, 10**13, 10**13 + 5, LAST])
 small = st.integers(1, 4)
 payloads = st.sampled_from([b"", b"p", b"\0\xff"])
+# What a completion leaves: a result for the parent, and for how long the job's own is kept.
+legacies = st.tuples(payloads, st.sampled_from([0, 0, 0, 0, HOUR]))
 
 
 def now_ms() -> int:
@@ -158,6 +162,14 @@ class Bench(RuleBasedStateMachine):
 
     def claimed(self, claims: Claims) -> None:
         self.held += [(job.id, job.attempts) for job in claims.jobs]
+
+    def same_claims(self, claims: Claims, foreseen: tuple[list[Claimed], Idle | None]) -> bool:
+        worth_at = self.model.worth_at(claims.idle, claims.now_ms)
+        return (
+            (list(claims.jobs), claims.idle) == foreseen
+            and claims.now_ms in self.model.now
+            and (claims.next_at_ms is None if worth_at is None else claims.next_at_ms in worth_at)
+        )
 
     def an_instant_ago(self) -> int:
         """Later than every instant it gave before, and long past."""

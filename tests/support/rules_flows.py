@@ -14,7 +14,7 @@ from echomq.protocol import flows
 from echomq.protocol.call import Call
 from echomq.protocol.flows import Node, OnDeath
 from echomq.protocol.replies import Admission
-from support.machine import QUEUES, Bench, picks
+from support.machine import MINTER, QUEUES, Bench, picks
 from support.model_admin import AdminModel
 from support.model_flows import Placed
 
@@ -67,6 +67,12 @@ class FlowRules(Bench):
 
         return node(0)
 
+    def renew(self, sprouts: list[Sprout]) -> None:
+        """Ids that no queue has seen for the nodes of a tree to come."""
+        for pick, *_ in sprouts:
+            if any(model.there(self.ids[pick]) for model in self.models.values()):
+                self.ids[pick] = MINTER.mint()
+
     def foreseen(self, call: Call[Any], model: AdminModel) -> Callable[[], Any]:
         """What the model says of one call of an addition."""
         args: tuple[Any, ...] = call.args
@@ -87,7 +93,14 @@ class FlowRules(Bench):
                 answer = self.step_on(queue, call, self.foreseen(call, self.models[queue]))
 
     @rule(sprouts=trees, spread=st.booleans(), calls=cuts)
+    def grow_flow(self, sprouts: list[Sprout], spread: bool, calls: int) -> None:
+        """A flow of jobs that nobody knows yet."""
+        self.renew(sprouts)
+        self.add_flow(sprouts, spread, calls)
+
+    @rule(sprouts=trees, spread=st.booleans(), calls=cuts)
     def add_flow(self, sprouts: list[Sprout], spread: bool, calls: int) -> None:
+        """A flow of which some jobs may be there, in this family or another."""
         self.trees.append(self.tree(sprouts, spread=spread))
         self.plant(self.trees[-1], calls)
 
@@ -132,6 +145,14 @@ class FlowRules(Bench):
             entry = self.letters[-1 - index % len(self.letters)]
             self.deliver(entry)
             self.step(flows.settle(self.queue, entry), lambda: self.model.settle_entry(entry))
+
+    @rule(second=st.booleans(), times=st.integers(1, 3))
+    def pump_all(self, second: bool, times: int) -> None:
+        """Every signal of a queue arrives, some more than once."""
+        here = self.queue
+        self.take_up(QUEUES[second])
+        self.pump_outbox(9, times, False)
+        self.take_up(here)
 
     @rule(garbage=st.sampled_from([b"", b"q\0JOB\0", b"\0fail\0q\0x\0y\0zz\0e"]))
     def spoil_outbox(self, garbage: bytes) -> None:

@@ -7,17 +7,21 @@ from hypothesis.stateful import rule
 
 from echomq.protocol import jobs, metrics
 from echomq.protocol.jobs import Finished
-from echomq.protocol.replies import Claimed, Claims, Idle
-from support.machine import HOUR, Bench, Holder, delays, holders, instants, payloads, picks, plain, small, some
+from support.machine import (
+    HOUR,
+    Bench,
+    Holder,
+    delays,
+    holders,
+    instants,
+    legacies,
+    payloads,
+    picks,
+    plain,
+    small,
+    some,
+)
 from support.model import Span
-
-# What a completion leaves: a result for the parent, and for how long the job's own is kept.
-legacies = st.tuples(st.sampled_from([b"", b"r", b"\0\xff"]), st.sampled_from([0, 0, 0, 0, HOUR]))
-
-
-def worth(instant: int | None, foreseen: Span | None) -> bool:
-    """Whether the next instant worth claiming at is the one foreseen."""
-    return instant is None if foreseen is None else instant in foreseen
 
 
 class JobRules(Bench):
@@ -66,13 +70,6 @@ class JobRules(Bench):
         )
 
     # -- claims -------------------------------------------------------------------------------------------------------
-
-    def same_claims(self, claims: Claims, foreseen: tuple[list[Claimed], Idle | None]) -> bool:
-        return (
-            (list(claims.jobs), claims.idle) == foreseen
-            and claims.now_ms in self.model.now
-            and worth(claims.next_at_ms, self.model.worth_at(claims.idle, claims.now_ms))
-        )
 
     @rule()
     def claim(self) -> None:
