@@ -85,6 +85,20 @@ def test_a_burst_takes_what_its_jobs_send_and_leaves_what_is_for_later(mq: EchoM
     assert counts(mq, queue).schedule == 1
 
 
+def test_a_burst_over_nothing_ends_every_time(mq: EchoMQ, queue: str) -> None:
+    @mq.job
+    async def never() -> None: ...
+
+    @mq.job(queue=f"{queue}-other")
+    async def nowhere() -> None: ...
+
+    began = time.monotonic()
+    for _ in range(20):
+        burst(mq)
+    assert time.monotonic() - began < 30
+    assert counts(mq, queue) == Counts(0, 0, 0, 0, completed=0, failed=0)
+
+
 def test_only_the_queues_that_it_is_told(mq: EchoMQ, queue: str) -> None:
     seen: list[str] = []
 

@@ -10,8 +10,8 @@ from echomq import jobs
 from echomq.protocol.backoff import Fixed
 from echomq.protocol.errors import DisconnectedError
 from echomq.protocol.replies import Claimed
-from echomq.runtime import Dial, Pump, Retry, StalledSweep
-from echomq.runtime.hand import Held
+from echomq.runtime import Dial, Done, Pump, Retry, StalledSweep
+from echomq.runtime.hand import Hand, Held
 from echomq.runtime.settle import Settler
 from echomq.wire import aconnect
 from support.desk import Desk, until
@@ -66,6 +66,86 @@ async def test_a_failure_whose_answer_is_lost_is_counted_once(desk: Desk, ran: b
         assert settler.tally.retried == ran
         assert in_hand == (set() if ran else {held})
     assert desk.row(job.id)["failures"] == "1"
+
+
+@pytest.mark.strays("a row of a wrong type, and fields that are no text")
+@pytest.mark.parametrize("kind", ["field", "type", "value"])
+async def test_a_row_that_cannot_be_looked_at_costs_nobody_else_anything(desk: Desk, kind: str) -> None:
+    async with aconnect(desk.server.url) as conn:
+        desk.enqueue(count=2)
+        claims = await conn.run(jobs.claim_many(desk.queue, 2))
+        in_hand = {Held(job) for job in claims.jobs}
+        settler = Settler(desk.queue, retry_delay=Fixed(0), max_attempts=3, held=in_hand)
+        for held in in_hand:
+            held.outcome = Retry("x")
+        settler.waiting += in_hand
+        batch, calls = settler.take(10)
+        settler.answered(batch, iter([DisconnectedError("gone", sent=True)] * len(calls)))
+        row = desk.key(f"job:{claims.jobs[0].id}")
+        if kind == "field":
+            desk.raw.execute("HSET", row, b"\xff\xfe", "v")
+        elif kind == "value":
+            desk.raw.execute("HSET", row, "state", b"\xff\xfe")
+        else:
+            desk.raw.execute("SET", row, "junk")
+        await settler.clear_doubts(conn)
+        assert not settler.doubtful
+        batch, calls = settler.take(10)
+        assert settler.answered(batch, iter(await conn.run_many(calls))) is None
+        assert not in_hand
+        assert settler.tally.retried == (1 if kind == "type" else 2)
+        assert settler.tally.refused == (1 if kind == "type" else 0)
+
+
+def stranger(job: Claimed) -> Held:
+    """A job in hand that no builder takes."""
+    return Held(job._replace(id="nobody"))
+
+
+async def test_a_job_that_no_call_can_settle_leaves_the_others_alone(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with aconnect(desk.server.url) as conn:
+        ids = desk.enqueue(count=4)
+        claims = await conn.run(jobs.claim_many(desk.queue, 4))
+        in_hand: set[Held] = set()
+        settler = Settler(desk.queue, retry_delay=Fixed(MINUTE), max_attempts=3, held=in_hand)
+        for number, job in enumerate(claims.jobs):
+            for held in (Held(job), stranger(job)):
+                held.outcome = Retry("x") if number % 2 else Done()
+                in_hand.add(held)
+                settler.waiting.append(held)
+        batch, calls = settler.take(100)
+        assert settler.answered(batch, iter(await conn.run_many(calls))) is None
+        assert (settler.tally.completed, settler.tally.retried, settler.tally.refused) == (2, 2, 4)
+        assert not in_hand
+        assert not settler.waiting
+        assert settler.leaving == 0
+    assert sum("cannot be settled" in record.getMessage() for record in caplog.records) == 4
+    assert desk.size("schedule") == 2
+    assert not desk.size("active")
+    assert len(ids) == 4
+
+
+async def test_a_job_that_no_call_can_extend_leaves_the_others_alone(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with aconnect(desk.server.url) as conn:
+        desk.enqueue(count=2)
+        claims = await conn.run(jobs.claim_many(desk.queue, 2))
+        held = {Held(job) for job in claims.jobs}
+        odd = stranger(claims.jobs[0])
+        hand = Hand(desk.queue, held | {odd}, MINUTE)
+        for _ in range(2):
+            extension = hand.extension(field=False)
+            assert extension is not None
+            call, kept = extension
+            assert set(kept) == held
+            assert not (await conn.run(call)).lost
+        assert odd.lost
+        for job in claims.jobs:
+            await conn.run(jobs.complete(desk.queue, job.id, job.token))
+    assert sum("loses its lease" in record.getMessage() for record in caplog.records) == 1
 
 
 async def test_a_parked_connection_that_is_cut_listens_again_at_once(desk: Desk) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 from echomq.identity.errors import EchoMQError
 from echomq.protocol.call import Call
-from echomq.protocol.errors import DisconnectedError
+from echomq.protocol.errors import DisconnectedError, UnexpectedReplyError
+from echomq.runtime.loops import log
+from echomq.runtime.outcome import brief
 from echomq.runtime.settle import Batch
 from echomq.wire import AsyncConnector
 
@@ -42,6 +44,9 @@ class Flight:
             self._answers.append(conn.submit(call) if limit is None else conn.submit(call, timeout=limit))
         except EchoMQError as error:
             self._answers.append(error)
+        except Exception as error:  # noqa: BLE001  (what cannot be sent stays at home alone)
+            log.exception("%s %s cannot be sent", call.verb, brief(call.subject))
+            self._answers.append(UnexpectedReplyError(f"{call.verb} cannot be sent: {brief(error)}", reply=""))
 
     def landed(self, when: Callable[[], None]) -> bool:
         """Whether every answer has come; when not, `when` is called at a time to ask again."""
@@ -65,6 +70,7 @@ def _value(answer: asyncio.Future[Any] | EchoMQError) -> Any:
     error = answer.exception()
     if error is None:
         return answer.result()
-    if isinstance(error, EchoMQError):
-        return error
-    raise error
+    if not isinstance(error, EchoMQError):
+        log.error("an answer cannot be read", exc_info=error)
+        return DisconnectedError(f"the answer cannot be read: {brief(error)}", sent=True)
+    return error

@@ -13,7 +13,8 @@ from echomq.protocol.call import Call
 from echomq.protocol.replies import Claimed
 from echomq.protocol.workers import Kept
 from echomq.runtime.cancel import LOST, CancelToken
-from echomq.runtime.outcome import Outcome
+from echomq.runtime.loops import log
+from echomq.runtime.outcome import Outcome, brief
 
 T = TypeVar("T")
 
@@ -97,8 +98,24 @@ class Hand:
         wanted = [held for held in latest.values() if not held.lost]
         if not wanted:
             return None
+        try:
+            return self._keep(wanted, field=field), wanted
+        except Exception:  # noqa: BLE001  (whatever a builder refuses in one of them: the others are kept)
+            wanted = [held for held in wanted if self._can_be_kept(held)]
+            return (self._keep(wanted, field=field), wanted) if wanted else None
+
+    def _keep(self, wanted: list[Held], *, field: bool) -> Call[Kept]:
         jobs = [(held.job.id, held.job.attempts) for held in wanted]
-        return workers.keep(self.queue, jobs, lease_ms=self.lease_ms, field=field), wanted
+        return workers.keep(self.queue, jobs, lease_ms=self.lease_ms, field=field)
+
+    def _can_be_kept(self, held: Held) -> bool:
+        try:
+            self._keep([held], field=False)
+        except Exception as error:  # noqa: BLE001  (whatever a builder refuses)
+            log.error("job %s of %s loses its lease: %s", brief(held.job.id), self.queue, brief(error))
+            self._lose(held)
+            return False
+        return True
 
     def kept(self, asked: list[Held], answer: Kept) -> None:
         """Marks as lost what could not be extended, and tells what is to be cancelled, save what is settled by now."""

@@ -83,11 +83,16 @@ class LeaseKeeper:
         moving = [hand for hand in hands if _moves(hand) and hand.held]
         if moving and self._connector is None:
             self._connect()
+        failure: Exception | None = None
         for hand in moving:
-            if (extension := hand.extension(field=self._field)) is not None:
+            try:
+                extension = hand.extension(field=self._field)
+            except Exception as error:  # noqa: BLE001  (raised again, when the other hands are kept)
+                failure = error
+                continue
+            if extension is not None:
                 calls.append(extension[0])
                 asked.append((hand, extension[1]))
-        failure: EchoMQError | None = None
         if calls and self._connector is not None:
             for (hand, held), answer in zip(asked, self._connector.run_many(calls), strict=True):
                 if isinstance(answer, EchoMQError):

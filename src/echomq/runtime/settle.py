@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from echomq.identity.errors import EchoMQError
 from echomq.protocol import jobs
 from echomq.protocol.backoff import Policy, check_policy, delay_ms
-from echomq.protocol.call import Call
-from echomq.protocol.checks import integer
-from echomq.protocol.errors import ServerError, StaleTokenError
+from echomq.protocol.call import Call, Reply
+from echomq.protocol.checks import check_job, integer
+from echomq.protocol.errors import ServerError, StaleTokenError, UnexpectedReplyError
 from echomq.protocol.jobs import Finished
-from echomq.protocol.metrics import row
-from echomq.protocol.replies import Claimed, Completion, Retried
+from echomq.protocol.keys import keys
+from echomq.protocol.replies import Claimed, Completion, Retried, as_bytes, as_list
 from echomq.runtime.hand import Held
 from echomq.runtime.loops import log
-from echomq.runtime.outcome import DONE, MAX_DELAY_MS, Bury, Done, Later, Outcome, Released, Retry, bounded
+from echomq.runtime.outcome import DONE, LINE, MAX_DELAY_MS, Bury, Done, Later, Outcome, Released, Retry, bounded, brief
 from echomq.runtime.telemetry import Cancelled, Completed, Dead, Delayed, Failed, Telemetry, hub
 from echomq.runtime.telemetry import Retried as RetriedStep
 from echomq.wire import AsyncConnector
 
 _FALLBACK_MS: Final = 1_000
-_LINE: Final = 200
 _FINAL: Final = ("EMQ", "ERR ", "WRONGTYPE ")
 """Answers that a second sending cannot change; the others (LOADING, READONLY, OOM, ...) pass."""
+_PASSING: Final = ("LOADING ", "BUSY ", "MASTERDOWN ", "CLUSTERDOWN ", "TRYAGAIN ", "MOVED ", "ASK ")
+"""Answers to a look at a row that another look may change."""
 
 
 @dataclass(slots=True)
@@ -85,19 +86,44 @@ class Settler:
 
     def take(self, limit: int) -> tuple[Batch, list[Call[Any]]]:
         """The calls that settle the first `limit` that wait; `answered` must be told what became of them."""
-        waiting = self.waiting
-        taken, self.waiting = waiting[:limit], waiting[limit:]
+        taken = self.waiting[:limit]
         done = [held for held in taken if type(held.outcome) is Done]
-        single = [held for held in taken if type(held.outcome) is not Done] if len(done) < len(taken) else []
-        calls: list[Call[Any]] = [self._call(held) for held in single]
+        others = [held for held in taken if type(held.outcome) is not Done] if len(done) < len(taken) else []
+        calls: list[Call[Any]] = []
         if done:
-            pairs = [
-                (held.job.id, held.job.attempts) if held.outcome is DONE else _finished(held.job, held.outcome)
-                for held in done
-            ]
-            calls.insert(0, jobs.complete_many(self._queue, pairs))
-        self.leaving += len(taken)
+            try:
+                calls.append(self._completion(done))
+            except Exception:  # noqa: BLE001  (whatever a builder refuses in one of them: the others are settled)
+                done = [held for held in done if self._built(held, lambda held: self._completion([held]))]
+                calls += [self._completion(done)] if done else []
+        single: list[Held] = []
+        for held in others:
+            if (call := self._built(held, self._call)) is not None:
+                calls.append(call)
+                single.append(held)
+        self.waiting = self.waiting[limit:]
+        self.leaving += len(done) + len(single)
         return Batch(done, single), calls
+
+    def _completion(self, done: list[Held]) -> Call[tuple[Completion | ServerError, ...]]:
+        pairs = [
+            (held.job.id, held.job.attempts) if held.outcome is DONE else _finished(held.job, held.outcome)
+            for held in done
+        ]
+        return jobs.complete_many(self._queue, pairs)
+
+    def _built(self, held: Held, build: Callable[[Held], Call[Any]]) -> Call[Any] | None:
+        """The call that settles a job; None, and the job is no longer in hand, where there can be no such call."""
+        try:
+            return build(held)
+        except Exception as error:  # noqa: BLE001  (whatever a builder refuses: the others are settled)
+            self.tally.refused += 1
+            log.error(
+                "job %s of %s cannot be settled, its lease will lapse: %s",
+                *(brief(held.job.id), self._queue, brief(error)),
+            )
+            self._held.discard(held)
+            return None
 
     def answered(self, batch: Batch, answers: Iterator[object]) -> EchoMQError | None:
         """Takes one answer a call of the batch, in order; an `EchoMQError` stands for a call without one.
@@ -119,15 +145,23 @@ class Settler:
     async def clear_doubts(self, conn: AsyncConnector) -> None:
         """Look whether failures that were sent, and not answered, have been counted."""
         for held in [held for held in self.waiting if held.doubt and isinstance(held.outcome, Retry | Bury)]:
-            self._looked(held, await conn.run(row(self._queue, held.job.id)))
+            try:
+                self._looked(held, await conn.run(_marks(self._queue, held.job.id)))
+            except ServerError as error:
+                if error.reply.startswith(_PASSING):
+                    raise
+                # Its row cannot be looked at, so the settlement has to speak for itself: the script is as strict.
+                log.warning("job %s of %s: cannot look at its row: %s", held.job.id, self._queue, brief(error))
+                held.doubt = False
         self.doubtful = False
 
-    def _looked(self, held: Held, fields: dict[str, bytes]) -> None:
+    def _looked(self, held: Held, marks: tuple[bytes | None, ...]) -> None:
         held.doubt = False
-        counted = fields.get("failures", b"0") != b"%d" % held.job.failures
-        if counted or fields.get("attempts") != held.job.token.encode():
+        attempts, failures, state = marks
+        counted = (failures or b"0") != b"%d" % held.job.failures
+        if counted or attempts != held.job.token.encode():
             self.waiting.remove(held)
-            self._confirmed(held, Retried.DEAD if fields.get("state") == b"dead" else Retried.SCHEDULED)
+            self._confirmed(held, Retried.DEAD if state == b"dead" else Retried.SCHEDULED)
 
     def _call(self, held: Held) -> Call[Any]:
         job, outcome = held.job, held.outcome
@@ -154,7 +188,7 @@ class Settler:
     def _policy(self, failures: int) -> int:
         try:
             return min(delay_ms(self._retry_delay, failures), MAX_DELAY_MS)
-        except Exception:  # noqa: BLE001  (a user's function; its fault must not keep the job from being settled)
+        except BaseException:  # noqa: BLE001  (a user's function; its fault must not keep the job from being settled)
             log.exception("queue %s: the retry policy failed; %d ms instead", self._queue, _FALLBACK_MS)
             return _FALLBACK_MS
 
@@ -220,7 +254,9 @@ class Settler:
 
     def _failed(self, held: Held, error: EchoMQError) -> None:
         """A refusal is the end of it; anything else waits for the next flight."""
-        if isinstance(error, ServerError) and error.reply.startswith(_FINAL):
+        if isinstance(error, UnexpectedReplyError) or (
+            isinstance(error, ServerError) and error.reply.startswith(_FINAL)
+        ):
             self._refused(held, error)
             return
         if not isinstance(error, ServerError) and getattr(error, "sent", False):
@@ -234,10 +270,20 @@ class Settler:
         if error is None:
             log.warning("job %s of %s: %s came late, its row is gone", held.job.id, self._queue, what)
         elif held.doubt and not isinstance(error, StaleTokenError):
-            log.info("job %s of %s: %s had been settled before: %s", held.job.id, self._queue, what, error)
+            log.info("job %s of %s: %s had been settled before: %s", held.job.id, self._queue, what, brief(error))
         else:
-            log.warning("job %s of %s: %s came too late: %s", held.job.id, self._queue, what, error)
+            log.warning("job %s of %s: %s came too late: %s", held.job.id, self._queue, what, brief(error))
         self._held.discard(held)
+
+
+def _marks(queue: str, job_id: str) -> Call[tuple[bytes | None, ...]]:
+    """What tells whether a failure was counted, whatever else is in the row."""
+    fields = ("attempts", "failures", "state")
+    return Call("look", (keys(queue).job(check_job(job_id)),), fields, _fields, command="HMGET", subject=job_id)
+
+
+def _fields(reply: Reply) -> tuple[bytes | None, ...]:
+    return tuple(None if item is None else as_bytes(item) for item in as_list(reply))
 
 
 def _finished(job: Claimed, outcome: Outcome | None) -> Finished:
@@ -247,4 +293,4 @@ def _finished(job: Claimed, outcome: Outcome | None) -> Finished:
 
 def _first_line(outcome: Outcome | None) -> str:
     text = outcome.error if isinstance(outcome, Retry | Bury) else repr(outcome)
-    return text.split("\n", 1)[0][:_LINE]
+    return text.split("\n", 1)[0][:LINE]
