@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from echomq.identity.branded import parse
 from echomq.identity.minter import Minter
 from echomq.protocol import jobs, metrics, repeat
-from echomq.protocol.errors import KindError
+from echomq.protocol.errors import InvalidInputError, KindError
 from echomq.protocol.repeat import Due, Fired, Firing, Registration
 from echomq.protocol.replies import Admission, State
 from support.runner import Scene, with_args
@@ -88,6 +89,20 @@ def test_advance_sets_the_next_run_or_sweeps_the_stray(scene: Scene) -> None:
     scene.execute("DEL", scene.keys.repeat_record("n"))
     assert scene.run(repeat.advance(scene.queue, "n", next_run_ms=78)) is False
     assert scene.execute("EXISTS", scene.keys.repeat) == 0
+
+
+def test_an_upsert_can_count_its_first_run_from_the_server_s_now(scene: Scene) -> None:
+    before = scene.now_ms()
+    scene.run(repeat.upsert(scene.queue, "n", every_ms=50, template=b"t", first_in_ms=HOUR))
+    assert before + HOUR <= (scene.score("repeat", "n") or 0) <= scene.now_ms() + HOUR
+
+
+@pytest.mark.parametrize(
+    "first", [{}, {"first_run_ms": 1, "first_in_ms": 1}, {"first_in_ms": -1}, {"first_in_ms": "5"}]
+)
+def test_an_upsert_says_once_when_it_runs_first(first: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match="first_"):
+        repeat.upsert("q", "n", every_ms=50, template=b"t", **first)
 
 
 def test_upsert_registers_updates_or_leaves_alone(scene: Scene) -> None:

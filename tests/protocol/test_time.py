@@ -179,6 +179,11 @@ def timed_calls(scene: Scene) -> dict[str, tuple[Call[Any], int, str]]:
             1,
             "ERR upsert every must be a positive integer",
         ),
+        "upsert first": (
+            repeat.upsert(scene.queue, "n", every_ms=1, template=b"", first_in_ms=1),
+            4,
+            "ERR upsert due must be a non-negative integer",
+        ),
         "advance": (
             repeat.advance(scene.queue, "n", next_run_ms=1),
             1,
@@ -189,7 +194,7 @@ def timed_calls(scene: Scene) -> dict[str, tuple[Call[Any], int, str]]:
 
 VERBS = [
     *("schedule", "reschedule", "delay", "promote", "retry", "retry max", "claim", "claim n", "extend"),
-    *("extend many", "sweep max", "sweep limit", "register", "register first", "upsert", "advance"),
+    *("extend many", "sweep max", "sweep limit", "register", "register first", "upsert", "upsert first", "advance"),
 ]
 
 

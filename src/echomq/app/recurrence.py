@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec
 
-from echomq.identity.minter import wall_clock_ms
 from echomq.protocol import repeat
 from echomq.protocol.call import Call
 from echomq.protocol.repeat import Registration
@@ -55,5 +54,5 @@ class Recurrence(Generic[P]):
             self.name,
             every_ms=self.every_ms,
             template=template,
-            first_run_ms=wall_clock_ms() + self.first_in_ms,
+            first_in_ms=self.first_in_ms,
         )

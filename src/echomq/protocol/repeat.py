@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from echomq.protocol.call import Arg, Call, Reply
-from echomq.protocol.checks import check_job, encoded, integer, milliseconds, name_of, payload_of
+from echomq.protocol.checks import check_job, encoded, integer, milliseconds, name_of, payload_of, span
 from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import as_bytes, as_int, as_list, as_text, unexpected
@@ -112,9 +112,33 @@ def _registration(reply: Reply) -> Registration:
     return Registration(as_text(reply))
 
 
-def upsert(queue: str, name: str, *, every_ms: int, template: bytes | str, first_run_ms: int) -> Call[Registration]:
-    """The recurrence of that name as given; its next run stays unless the period changes."""
-    args = _registration_args(name, every_ms, template, first_run_ms)
+def upsert(
+    queue: str,
+    name: str,
+    *,
+    every_ms: int,
+    template: bytes | str,
+    first_run_ms: int | None = None,
+    first_in_ms: int | None = None,
+) -> Call[Registration]:
+    """The recurrence of that name as given; its next run stays unless the period changes.
+
+    It is first due at `first_run_ms` (Unix ms on the caller's clock) or `first_in_ms` after the server's now: exactly
+    one of the two.
+    """
+    if (first_run_ms is None) == (first_in_ms is None):
+        raise InvalidInputError("give exactly one of first_run_ms (Unix ms) and first_in_ms (from the server's now)")
+    first = (
+        ("at", milliseconds("first_run_ms", first_run_ms))
+        if first_run_ms is not None
+        else ("in", span("first_in_ms", first_in_ms or 0))
+    )
+    args = (
+        name_of("recurrence name", name),
+        integer("every_ms", every_ms, least=1),
+        payload_of(template),
+        *first,
+    )
     return Call("upsert", _record(queue, name), args, _registration, _UPSERT, subject=name)
 
 

@@ -125,8 +125,11 @@ class Counts:
 
 
 def unexpected(reply: Reply, what: str) -> UnexpectedReplyError:
-    """The error for a reply that is not `what`."""
-    return UnexpectedReplyError(f"expected {what}, the server answered {reply!r}", reply=repr(reply))
+    """The error for a reply that is not `what`. Only its beginning is told: it may be long, and hold payloads."""
+    text = f"{type(reply).__name__} of {len(reply)}" if isinstance(reply, (bytes, list, dict)) else repr(reply)
+    if isinstance(reply, bytes) and len(reply) <= 80:
+        text = repr(reply)
+    return UnexpectedReplyError(f"expected {what}, the server answered {text}", reply=text)
 
 
 def as_int(reply: Reply) -> int:

@@ -4,7 +4,7 @@
 local function unregistrable(verb, every, first)
   local period = natural(every)
   if not period or period < 1 then return redis.error_reply('ERR ' .. verb .. ' every must be a positive integer') end
-  if not natural(first) then return redis.error_reply('ERR ' .. verb .. ' first run must be a non-negative integer') end
+  if first and not natural(first) then return redis.error_reply('ERR ' .. verb .. ' first run must be a non-negative integer') end
 end
 local function readable(record)
   local fields = redis.pcall('HMGET', record, 'every_ms', 'template')
