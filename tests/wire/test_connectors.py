@@ -258,6 +258,15 @@ def test_threads_share_a_connector(server: Server, queue: str) -> None:
         assert conn.run(count(queue)) == 401
 
 
+def ring_when_parked(server: Server) -> None:
+    """SIGUSR1 to the main thread once its command blocks."""
+    with server.client() as client:
+        wait_until(lambda: b"blocked_clients:1" in client.execute("INFO", "clients"), what="a parked client")
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGUSR1)
+
+
 def test_an_interrupted_call_leaves_no_reply_behind(server: Server, queue: str) -> None:
     class RingError(Exception):
         pass
@@ -268,9 +277,7 @@ def test_an_interrupted_call_leaves_no_reply_behind(server: Server, queue: str) 
     before = signal.signal(signal.SIGUSR1, ring)
     try:
         with connect(server.url) as conn:
-            main = threading.main_thread().ident
-            assert main is not None
-            blocker = threading.Timer(0.05, lambda: signal.pthread_kill(main, signal.SIGUSR1))
+            blocker = threading.Thread(target=ring_when_parked, args=(server,))
             blocker.start()
             with pytest.raises(RingError):
                 conn.execute("BLPOP", f"emq:{{{queue}}}:wake", 5, timeout=None)
@@ -282,6 +289,7 @@ def test_an_interrupted_call_leaves_no_reply_behind(server: Server, queue: str) 
 
 def test_a_signal_handler_that_uses_the_busy_connector_is_told(server: Server, queue: str) -> None:
     met: list[Exception] = []
+    wake = f"emq:{{{queue}}}:wake"
     with connect(server.url) as conn:
 
         def ring(number: int, frame: object) -> None:
@@ -290,14 +298,18 @@ def test_a_signal_handler_that_uses_the_busy_connector_is_told(server: Server, q
             except WireError as error:
                 met.append(error)
 
+        def ring_then_release() -> None:
+            ring_when_parked(server)
+            with server.client() as client:
+                wait_until(lambda: met, what="the handler's error")
+                client.execute("LPUSH", wake, "1")
+
         before = signal.signal(signal.SIGUSR1, ring)
         try:
-            main = threading.main_thread().ident
-            assert main is not None
-            timer = threading.Timer(0.05, lambda: signal.pthread_kill(main, signal.SIGUSR1))
-            timer.start()
-            conn.execute("BLPOP", f"emq:{{{queue}}}:wake", "0.3", timeout=None)
-            timer.join()
+            ringer = threading.Thread(target=ring_then_release)
+            ringer.start()
+            conn.execute("BLPOP", wake, 0, timeout=None)
+            ringer.join()
         finally:
             signal.signal(signal.SIGUSR1, before)
         assert "signal handler" in str(met[0])
@@ -350,7 +362,8 @@ async def test_closing_waits_for_the_answers_under_way(server: Server, queue: st
 async def test_closing_does_not_wait_for_a_blocking_command(server: Server, queue: str) -> None:
     conn = await aconnect(server.url)
     parked = asyncio.create_task(conn.execute("BLPOP", f"emq:{{{queue}}}:wake", 0, timeout=None))
-    await asyncio.sleep(0.05)
+    with server.client() as client:
+        await until(lambda: b"blocked_clients:1" in client.execute("INFO", "clients"))
     began = time.monotonic()
     await conn.close()
     assert time.monotonic() - began < 2

@@ -33,6 +33,12 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
+def sent(conn: AsyncConnector) -> int:
+    """How many calls are written and not answered."""
+    link = conn._carrier.link if conn._carrier is not None else None
+    return len(link.pipe.sent) if link is not None else 0
+
+
 # A server that is killed with calls in flight
 
 
@@ -87,7 +93,7 @@ async def test_frozen_calls_that_the_server_never_read_are_not_sent_again(
     async with aconnect(server.url) as conn:
         server.freeze()
         calls = [asyncio.ensure_future(conn.run(count(queue, f"n{i}"))) for i in range(50)]
-        await asyncio.sleep(0.05)
+        await until(lambda: sent(conn) == 50)
         server.kill9()
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(outcome, DisconnectedError) and outcome.sent for outcome in outcomes)
@@ -106,7 +112,7 @@ async def test_calls_made_while_the_server_is_away_wait_for_it(start_server: Sta
         server.kill9()
         await until(lambda: "not connected" in repr(conn))
         calls = [asyncio.ensure_future(conn.run(count(queue))) for _ in range(20)]
-        await asyncio.sleep(0.1)
+        await until(lambda: conn._carrier is not None and len(conn._carrier._unsent) == 20 and conn._carrier._failures)
         await asyncio.to_thread(server.start)
         assert await asyncio.gather(*calls) == list(range(2, 22))
 
@@ -116,7 +122,12 @@ def test_a_blocking_call_made_while_the_server_is_away_waits_for_it(start_server
     with connect(server.url) as conn:
         assert conn.run(count(queue)) == 1
         server.kill9()
-        back = threading.Timer(0.2, server.start)
+
+        def return_when_missed() -> None:
+            wait_until(lambda: conn._waiting and conn._link is None, what="a call that waits")
+            server.start()
+
+        back = threading.Thread(target=return_when_missed)
         back.start()
         assert conn.run(count(queue)) == 2
         back.join()
@@ -252,7 +263,7 @@ async def test_a_call_s_own_limit_is_kept_beside_longer_ones(start_server: Start
         server.freeze()
         began = time.monotonic()
         long = asyncio.ensure_future(conn.run(count(queue)))
-        await asyncio.sleep(0.05)
+        await until(lambda: sent(conn) == 1)
         with pytest.raises(DisconnectedError):
             await conn.run(count(queue), timeout=0.2)
         with pytest.raises(DisconnectedError):

@@ -380,13 +380,12 @@ def test_a_server_that_still_reads_its_file_is_waited_for(
     source = EmbeddedSource(home)
     source.prepare()
     with RawClient(locate(home).socket) as client:
-        client.execute_all(("SET", f"k{n}", "x" * 200) for n in range(3000))
+        fill = "for i = 1, 1000 do redis.call('SET', 'k' .. i + 1000 * ARGV[1], 'x') end"
+        client.execute_all(("EVAL", fill, 0, n) for n in range(40))
     source.release()
     wait_until(lambda: is_gone(home), what="the server's end")
     slow = tmp_path / "valkey-server"
-    slow.write_text(
-        f'#!/bin/sh\nexec {find_binary()} "$@" --key-load-delay 5000 --loading-process-events-interval-bytes 1024\n'
-    )
+    slow.write_text(f'#!/bin/sh\nexec {find_binary()} "$@" --key-load-delay 200\n')
     slow.chmod(0o755)
     monkeypatch.setenv("ECHOMQ_SERVER_BIN", str(slow))
     hasty = EmbeddedSource(home, start_s=0.3)
@@ -401,10 +400,10 @@ def test_a_server_that_still_reads_its_file_is_waited_for(
     # A supervisor on a busy machine may need longer than that to get to the reading.
     wait_until(meets_the_reading, what="a server that reads")
     assert re.search(r": \d+ %.*try again", said[-1])
-    assert all("it goes on, try again" in text for text in said), "nothing else is blamed for a slow machine"
+    assert not any("another machine" in text for text in said)
     call(home, "CONFIG", "SET", "key-load-delay", 0)
     source.prepare()
-    assert int(call(home, "DBSIZE")) == 3000
+    assert int(call(home, "DBSIZE")) == 40_000
     hasty.release()
     source.release()
 
@@ -414,7 +413,10 @@ def test_a_slow_machine_is_not_taken_for_a_shared_disk(
 ) -> None:
     gate = tmp_path / "gate"
     slow = tmp_path / "valkey-server"
-    slow.write_text(f'#!/bin/sh\nwhile [ ! -e "{gate}" ]; do sleep 0.01; done\nexec {find_binary()} "$@"\n')
+    slow.write_text(f"""#!/bin/sh
+case "$*" in *--unixsocket*) while [ ! -e "{gate}" ]; do sleep 0.01; done ;; esac
+exec {find_binary()} "$@"
+""")
     slow.chmod(0o755)
     monkeypatch.setenv("ECHOMQ_SERVER_BIN", str(slow))
     starter, other = EmbeddedSource(home, start_s=0.2), EmbeddedSource(home, start_s=0.2)

@@ -71,8 +71,8 @@ def _absent(folder: Folder, *, ours: bool) -> str:
         )
     if host and host != here:
         return (
-            f"{folder.start_lock} is held, its {name} runs on {host!r} and this is {here!r}: a folder serves one machine"
-            f" or container; name another one here, or share a server by its URL"
+            f"{folder.start_lock} is held, its {name} runs on {host!r} and this is {here!r}: a folder serves one"
+            f" machine or container; name another one here, or share a server by its URL"
         )
     return (
         f"{folder.start_lock} is held ({name}), yet nobody answers on {folder.socket}; does another machine or"
