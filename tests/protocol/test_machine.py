@@ -28,7 +28,7 @@ from support.runner import Runner
 from support.servers import Server
 
 THOROUGH = int(os.environ.get("ECHOMQ_THOROUGH", "0"))
-EXAMPLES = THOROUGH or 100
+EXAMPLES = THOROUGH or 60
 STEPS = 100 if THOROUGH else 50
 
 
@@ -76,6 +76,7 @@ SAID_AS = {
     "enqueue_at": "schedule",
     "enqueue_in": "schedule",
     "claim_many": "claim",
+    "claim_weighted": "weighted_claim",
 }
 
 

@@ -30,7 +30,7 @@ class DeadRules(Bench):
 
         self.step(admin.set_retention(self.queue, dead_max=most, dead_age_ms=age_ms), foresee)
         after = ""
-        for _ in range(3):
+        for _ in range(2):
             call = admin.retain(self.queue, after=after, budget=budget)
             _, after = self.step(call, lambda after=after: model.retain(after, budget))
 
@@ -66,6 +66,14 @@ class DeadRules(Bench):
             admin.cancel_job(self.queue, job_id, reason=reason),
             lambda: self.model.cancel_job(job_id, text.encode()),
         )
+
+    @rule(children=st.booleans(), parents=st.booleans())
+    def second_lives(self, children: bool, parents: bool) -> None:
+        """All the dead of one generation run again."""
+        for job_id in sorted(self.model.dead):
+            if parents if job_id in self.model.books else children:
+                call = admin.reprocess_job(self.queue, job_id)
+                self.step(call, lambda job_id=job_id: self.model.reprocess_job(job_id))
 
     # -- many jobs ----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from support.machine import HOUR, QUEUES, Bench, legacies, picks
 from support.model import Span
 
 # How a job that was claimed ends.
-ends = st.sampled_from(["done", "done", "done", "dies", "dies", "lapses", "stalls", "again", "stays", "cancelled"])
+ends = st.sampled_from(["done", "done", "dies", "dies", "lapses", "late", "stalls", "again", "stays", "cancelled"])
 Fate = tuple[str, tuple[bytes, int]]
 fates_ = st.lists(st.tuples(ends, legacies), min_size=2, max_size=6)
 
@@ -74,11 +74,13 @@ class WorkRules(Bench):
         elif fate == "cancelled":
             self.step(admin.cancel_job(queue, job_id), lambda: model.cancel_job(job_id, b"cancelled"))
             self.step(jobs.release(queue, job_id, token), lambda: model.release(job_id, token))
-        elif fate != "stays":
+        elif fate in ("lapses", "late", "stalls"):
             model.active[job_id] = Span.at(self.an_instant_ago())
             self.by_hand("lapse", "ZADD", self.keys.active, "XX", self.past, job_id)
             most = 1 if fate == "stalls" else 9
             self.step(jobs.sweep(queue, max_stalled=most), lambda: model.sweep(most, 100))
+            if fate == "late":
+                self.end(job_id, token, "done", leaves)
 
     @rule(pick=picks, payload=st.just(b"p"))
     def bring(self, pick: int, payload: bytes) -> None:
