@@ -85,6 +85,37 @@ def test_a_burst_takes_what_its_jobs_send_and_leaves_what_is_for_later(mq: EchoM
     assert counts(mq, queue).schedule == 1
 
 
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_no_exit_of_a_job_ends_the_worker(mq: EchoMQ, dead_rows: Rows, error: type[BaseException]) -> None:
+    class Riddle(Exception):  # noqa: N818
+        @property
+        def __class__(self) -> Any:
+            raise error
+
+        @property
+        def __traceback__(self) -> Any:
+            raise error
+
+        def __str__(self) -> str:
+            raise error
+
+    @mq.job(max_attempts=1)
+    async def coroutine(riddle: bool) -> None:
+        raise Riddle if riddle else error
+
+    @mq.job(max_attempts=1)
+    def plain(riddle: bool) -> None:
+        raise Riddle if riddle else error
+
+    for job in (coroutine, plain):
+        for riddle in (False, True):
+            job.enqueue(riddle)
+    burst(mq)
+    name = error.__name__
+    texts = sorted(row["last_error"].decode().split("\n")[0].rpartition(".")[2] for row in dead_rows())
+    assert texts == sorted([name, name, *[f"Riddle: <its text raised {name}>"] * 2])
+
+
 def test_a_burst_over_nothing_ends_every_time(mq: EchoMQ, queue: str) -> None:
     @mq.job
     async def never() -> None: ...

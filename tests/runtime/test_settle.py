@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
+from typing import Any
 
 import pytest
 
@@ -113,7 +114,9 @@ async def test_an_outcome_may_say_its_own_delay_and_limit(desk: Desk) -> None:
     assert (desk.row(third)["state"], desk.row(third)["last_error"]) == ("dead", "cannot be read")
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError("mine"), GeneratorExit(), BaseException("?")])
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError("mine"), GeneratorExit(), BaseException("?")]
+)
 async def test_nothing_that_a_handler_raises_ends_the_consumer(desk: Desk, error: BaseException) -> None:
     bad, _ = desk.enqueue(count=2)
 
@@ -124,6 +127,91 @@ async def test_nothing_that_a_handler_raises_ends_the_consumer(desk: Desk, error
     async with desk.consuming(handler, retry_delay=Fixed(MINUTE)) as consumer:
         await until(lambda: consumer.tally.completed == 1 and consumer.tally.retried == 1)
     assert desk.row(bad)["last_error"].startswith(type(error).__name__)
+
+
+class RiddleError(Exception):
+    """Raises whenever somebody looks at it."""
+
+    raised: type[BaseException] = RuntimeError
+
+    def _raise(self, *_: object) -> Any:
+        raise self.raised
+
+    __str__ = __repr__ = _raise
+    __traceback__ = __cause__ = __context__ = __notes__ = __class__ = property(_raise)  # type: ignore[assignment]
+
+
+class Nameless(type):
+    """A class whose name raises."""
+
+    def __getattribute__(cls, name: str) -> Any:
+        if name in ("__name__", "__qualname__"):
+            raise SystemExit
+        return super().__getattribute__(name)
+
+
+class Text(str):
+    """A text that raises whenever it is used."""
+
+    def __format__(self, _: str) -> str:
+        raise KeyboardInterrupt
+
+    encode = __len__ = __bool__ = __str__ = __getitem__ = __add__ = __format__  # type: ignore[assignment]
+
+
+class SphinxError(Exception, metaclass=Nameless):
+    """Nameless, and its text is a riddle too."""
+
+    def __str__(self) -> str:
+        return Text("told")
+
+
+@pytest.mark.parametrize("raised", [RuntimeError, SystemExit, KeyboardInterrupt, GeneratorExit])
+@pytest.mark.parametrize("kind", ["thread", "coroutine", "routed"])
+async def test_an_error_that_raises_when_it_is_looked_at_is_a_failure_all_the_same(
+    desk: Desk, kind: str, raised: type[BaseException]
+) -> None:
+    bad, worse, _ = desk.enqueue(count=3)
+
+    def plain(job: Claimed) -> None:
+        if job.id == bad:
+            riddle = RiddleError()
+            riddle.raised = raised
+            raise riddle
+        if job.id == worse:
+            raise SphinxError
+
+    async def coroutine(job: Claimed) -> None:
+        plain(job)
+
+    handler = {"thread": plain, "coroutine": coroutine, "routed": Router(plain)}[kind]
+    async with desk.consuming(handler, retry_delay=Fixed(MINUTE)) as consumer:
+        await until(lambda: consumer.tally.completed == 1 and consumer.tally.retried == 2)
+    assert desk.row(bad)["last_error"].startswith(f"RiddleError: <its text raised {raised.__name__}>\n")
+    assert "in plain" in desk.row(bad)["last_error"]
+    assert desk.row(worse)["last_error"].startswith("SphinxError: told\n")
+
+
+@pytest.mark.parametrize("kind", ["thread", "coroutine", "routed"])
+async def test_a_value_that_raises_when_it_is_looked_at_is_a_value(desk: Desk, kind: str) -> None:
+    class Value:
+        @property
+        def __class__(self) -> Any:
+            raise SystemExit
+
+        @__class__.setter
+        def __class__(self, _: object) -> None: ...
+
+    def plain(job: Claimed) -> object:
+        return Value()
+
+    async def coroutine(job: Claimed) -> object:
+        return Value()
+
+    desk.enqueue(count=2)
+    handler = {"thread": plain, "coroutine": coroutine, "routed": Router(plain)}[kind]
+    async with desk.consuming(handler) as consumer:
+        await until(lambda: consumer.tally.completed == 2)
 
 
 async def test_a_plain_function_runs_in_a_thread_and_never_blocks_the_loop(desk: Desk) -> None:

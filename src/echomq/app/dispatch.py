@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import time
 from collections.abc import Awaitable, Mapping
@@ -20,8 +19,8 @@ from echomq.identity.minter import wall_clock_ms
 from echomq.protocol.backoff import delay_ms
 from echomq.protocol.replies import Claimed
 from echomq.runtime.cancel import LOST, JobCancelledError, current
-from echomq.runtime.outcome import DONE, RELEASED, Bury, Later, Outcome, Retry, failure_text
-from echomq.runtime.runner import InThread
+from echomq.runtime.outcome import DONE, RELEASED, Bury, Later, Outcome, Retry, failure_text, traceback_of
+from echomq.runtime.runner import InThread, is_awaitable
 
 log: Final = logging.getLogger("echomq.worker")
 
@@ -94,7 +93,7 @@ class Run:
             value = self._job.function(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001  (a SystemExit in a job is the job's failure)
             return self._failed(error)
-        return self._await(value) if inspect.isawaitable(value) else self._done()
+        return self._await(value) if is_awaitable(value) else self._done()
 
     async def _await(self, work: Any) -> Outcome:
         self._context.enter()
@@ -106,14 +105,14 @@ class Run:
             else:
                 async with asyncio.timeout(timeout_ms / 1_000) as limit:
                     await work
-        except (asyncio.CancelledError, KeyboardInterrupt) as error:
+        except asyncio.CancelledError as error:
             task = asyncio.current_task()
-            if isinstance(error, KeyboardInterrupt) or task is None or task.cancelling():
+            if task is None or task.cancelling():
                 raise  # the worker is ending, or the job is taken back
             return self._failed(error)
-        except BaseException as error:  # noqa: BLE001  (a SystemExit in a job is the job's failure)
+        except BaseException as error:  # noqa: BLE001  (also SystemExit, KeyboardInterrupt: signals go elsewhere)
             if limit is not None and limit.expired():
-                error = TimeoutError(f"not done after {timeout_ms} ms").with_traceback(error.__traceback__)
+                error = TimeoutError(f"not done after {timeout_ms} ms").with_traceback(traceback_of(error))
             return self._failed(error)
         return self._done()
 
@@ -123,21 +122,30 @@ class Run:
         return DONE
 
     def _failed(self, error: BaseException) -> Outcome:
+        try:
+            instruction = self._instruction(error)
+        except BaseException:  # noqa: BLE001  (an error's own class may raise anything when it is looked at)
+            instruction = None
+        if instruction is not None:
+            return instruction
+        failures = self._claimed.failures + 1
+        most = self._envelope.max_attempts or self._job.defaults.max_attempts
+        if (trace := traceback_of(error)) is not None:
+            # The first frame is ours, and says nothing.
+            BaseException.with_traceback(error, trace.tb_next)
+        wait_ms = 0 if failures >= most else self._backoff_ms(failures)
+        # The error itself is logged by the consumer, with the server's verdict.
+        log.info("%s failed, %s", self._who(), self._took())
+        return Retry(failure_text(error), delay_ms=wait_ms, max_attempts=most)
+
+    def _instruction(self, error: BaseException) -> Outcome | None:
         if isinstance(error, Snooze):
             log.info("%s snoozes for %d ms, %s", self._who(), error.delay_ms, self._took())
             return Later(error.delay_ms)
         if isinstance(error, Cancelled | JobCancelledError):
             log.info("%s ends, cancelled, %s", self._who(), self._took())
             return self._cancelled(error)
-        failures = self._claimed.failures + 1
-        most = self._envelope.max_attempts or self._job.defaults.max_attempts
-        if error.__traceback__ is not None:
-            # The first frame is ours, and says nothing.
-            error.__traceback__ = error.__traceback__.tb_next
-        wait_ms = 0 if failures >= most else self._backoff_ms(failures)
-        # The error itself is logged by the consumer, with the server's verdict.
-        log.info("%s failed, %s", self._who(), self._took())
-        return Retry(failure_text(error), delay_ms=wait_ms, max_attempts=most)
+        return None
 
     def _cancelled(self, error: Exception) -> Outcome:
         if self._context.reason == LOST:
@@ -149,8 +157,9 @@ class Run:
         policy = self._job.defaults.backoff
         try:
             return delay_ms(policy, failures)
-        except Exception:
-            log.exception("the backoff of job %s, %r, gives no delay; it is taken as 1000 ms", self._job.name, policy)
+        except BaseException:
+            # A user's function: whatever it raises must not keep the job from being settled.
+            log.exception("the backoff of job %s gives no delay; it is taken as 1000 ms", self._job.name)
             return 1_000
 
     def _who(self) -> str:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 from echomq.identity.errors import EchoMQError, InvalidInputError
 from echomq.protocol.replies import Claimed
@@ -48,6 +48,14 @@ def is_async(function: object) -> bool:
         return True
     call = getattr(function, "__call__", None)  # noqa: B004  (its kind matters, not whether it exists)
     return inspect.iscoroutinefunction(call)
+
+
+def is_awaitable(value: object) -> TypeGuard[Awaitable[Any]]:
+    """Whether `value` can be awaited, whatever its class does when it is looked at."""
+    try:
+        return inspect.isawaitable(value)
+    except BaseException:  # noqa: BLE001  (a user's class may raise anything)
+        return False
 
 
 def check_handler(handler: Handler) -> Handler:
@@ -115,12 +123,12 @@ class Runner:
         current.set(held)  # also for the context that the router may hand on to a thread
         try:
             routed = self._handler(held.job)
-        except Exception as error:  # noqa: BLE001  (whatever a handler raises is the job's failure)
+        except BaseException as error:  # noqa: BLE001  (whatever a handler raises is the job's failure)
             self._end(held, _failed(held, error))
             return
-        if isinstance(routed, InThread):
+        if type(routed) is InThread:
             self._into_thread(held, routed.run)
-        elif inspect.isawaitable(routed):
+        elif is_awaitable(routed):
             held.task = self._loop.create_task(self._attend(held, routed))
         else:
             self._end(held, _outcome(routed))
@@ -144,7 +152,7 @@ class Runner:
         self.threaded.discard(held)
         if error is not None:
             self._end(held, _failed(held, error))
-        elif inspect.isawaitable(value) and held.outcome is None:
+        elif held.outcome is None and is_awaitable(value):
             held.task = self._loop.create_task(self._attend(held, value))
         else:
             self._end(held, _outcome(value))
@@ -160,15 +168,14 @@ class Runner:
                 # among them: let it learn of it first.
                 await asyncio.sleep(0)
             self._end(held, RELEASED if self.draining else _failed(held, error))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001  (also SystemExit: a job must not end the worker)
+        except BaseException as error:  # noqa: BLE001  (also SystemExit, KeyboardInterrupt: signals go elsewhere)
             released = self.draining and held.task is not None and held.task.cancelling()
             self._end(held, RELEASED if released else _failed(held, error))
         else:
-            if self.draining and isinstance(value, Retry) and held.task is not None and held.task.cancelling():
-                value = RELEASED
-            self._end(held, value if isinstance(value, Outcome) else DONE)
+            outcome = _outcome(value)
+            if self.draining and isinstance(outcome, Retry) and held.task is not None and held.task.cancelling():
+                outcome = RELEASED
+            self._end(held, outcome)
 
     def _ended_unstarted(self, held: Held, _: asyncio.Task[None]) -> None:
         self._end(held, RELEASED if self.draining else _failed(held, asyncio.CancelledError()))
@@ -183,7 +190,8 @@ class Runner:
 
 def _failed(held: Held, error: BaseException) -> Outcome:
     """What a handler that raised says about its job."""
-    if held.reason is not None and isinstance(error, JobCancelledError | asyncio.CancelledError):
+    # By its type: an error may have its own idea of its `__class__`.
+    if held.reason is not None and issubclass(type(error), (JobCancelledError, asyncio.CancelledError)):
         # A lost lease is nobody's wish: whoever has the job settles it, and this is refused there.
         return RELEASED if held.lost else Bury(held.reason)
     return Retry(failure_text(error))
@@ -191,4 +199,5 @@ def _failed(held: Held, error: BaseException) -> Outcome:
 
 def _outcome(value: object) -> Outcome:
     """What a handler's return value says."""
-    return value if isinstance(value, Outcome) else DONE
+    # By its type: asking a value that is somebody's own for its `__class__` may raise.
+    return cast("Outcome", value) if issubclass(type(value), Outcome) else DONE
