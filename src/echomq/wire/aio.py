@@ -26,7 +26,12 @@ T = TypeVar("T")
 class AsyncConnector:
     """A connection to one server, for one event loop; opened by `open`, `async with` or its first call.
 
-    It reopens by itself after a lost connection, in a new event loop and in a forked child.
+    `where` is a URL, a source, or None for the embedded server; `InvalidInputError` for what is none of these.
+    Each connect holds the server to the fence (protocol §11); a task renews the lease of the minter's node (§1).
+
+    It reopens by itself after a lost connection, in a new event loop and in a forked child. A call that was written
+    when its connection died fails with `DisconnectedError(sent=True)` and is never repeated; one that was not written
+    waits up to `Options.timeout` seconds for the next connection. All limits here are seconds on the loop's clock.
     """
 
     def __init__(self, where: str | Source | None = None, options: Options | None = None) -> None:
@@ -50,7 +55,8 @@ class AsyncConnector:
     def submit(self, call: Call[T], *, timeout: Timeout = DEFAULT) -> asyncio.Future[T]:
         """Put `call` into the next flight, which leaves at this turn of the loop; the future is its answer.
 
-        Raises `OverloadedError` at once when `max_pending` calls wait, `DisconnectedError` when closed.
+        Raises `OverloadedError` at once when `max_pending` calls wait, `DisconnectedError` when closed, `WireError`
+        on a second running loop, `InvalidInputError` for words that cannot be sent. The future raises as `run` does.
         """
         carrier = self._carrier
         if carrier is None or asyncio.get_running_loop() is not self._loop:
@@ -59,9 +65,13 @@ class AsyncConnector:
         return carrier.enter(call, options.call_timeout if timeout is DEFAULT else options.seconds(timeout))
 
     async def run(self, work: Call[T] | Plan[T], *, timeout: Timeout = DEFAULT) -> T:  # noqa: ASYNC109  (as in the blocking face; it drops the connection)
-        """The answer to a call, or what a plan returns; raises what the server refused.
+        """The answer to a call, or what a plan returns.
 
-        After `timeout` seconds without an answer (None: never) the connection is dropped.
+        After `timeout` seconds without an answer (None: never) the connection is dropped. Raises `ServerError` for
+        what the server refused (protocol §11); for what was not sent, `InvalidInputError`, `PayloadTooLargeError`
+        above the server's limit for a string, `OverloadedError` beyond `max_pending`; `ConnectError` or `FenceError`
+        when no connection comes about; `DisconnectedError` when one is lost, its `sent` telling whether the call may
+        have run. A cancelled caller's call may run all the same.
         """
         if isinstance(work, Call):
             return await self.submit(work, timeout=timeout)
@@ -73,9 +83,10 @@ class AsyncConnector:
         *,
         timeout: Timeout = DEFAULT,  # noqa: ASYNC109
     ) -> list[T | EchoMQError]:
-        """One outcome a call, in their order: its answer, or its error as a value.
+        """One outcome a call, in their order: its answer, or its error (those of `run`) as a value.
 
-        More calls than `max_pending` allows go in several flights, one after another.
+        More calls than `max_pending` or the server allows go in several flights, one after another; `timeout`, in
+        seconds, is each call's own.
         """
         waiting = list(calls)
         size = max(1, self._options.max_pending // 4)
@@ -97,8 +108,9 @@ class AsyncConnector:
             return refused
 
     async def execute(self, *words: Arg, timeout: Timeout = DEFAULT) -> Reply:  # noqa: ASYNC109
-        """A raw command's reply. A blocking command needs `timeout=None` and a connector of its own.
+        """A raw command's reply; raises as `run` does, and `InvalidInputError` for what no shared connection allows.
 
+        A blocking command needs `timeout=None` and a connector of its own.
         Cancelling one that blocks drops its connection when it is alone there, so that the server forgets it
         too; the next call reconnects.
         """
@@ -112,11 +124,14 @@ class AsyncConnector:
             raise
 
     def mint(self, namespace: str = "JOB") -> str:
-        """A new id from the process's minter."""
+        """A new id from the process's minter (protocol §1), by this host's clock; no I/O."""
         return minter.mint(namespace)
 
     def subscribe(self, *channels: str, buffer: int = BUFFER) -> AsyncSubscription:
-        """The messages of `channels`: enter it, or iterate over it, to begin."""
+        """The messages of `channels`: enter it, or iterate over it, to begin.
+
+        At most `buffer` messages wait for the reader, the newest. `InvalidInputError` for a channel without a name.
+        """
         return AsyncSubscription(Box(channels, buffer), self._attach, self._detach)
 
     async def _attach(self, box: Box) -> None:
@@ -247,6 +262,9 @@ def aconnect(where: str | Source | None = None, **options: Unpack[OptionWords]) 
     """An open `AsyncConnector`: `conn = await aconnect(url)`, or `async with aconnect(url) as conn`.
 
     `where` is a URL (see `echomq.wire.url`), a source, or None for the embedded server; `options` are those of
-    `Options`.
+    `Options`, times in seconds. It is one try of at most `timeout` seconds, without an embedded server's start.
+    Raises `InvalidInputError` at once for a URL or an option that is none; when awaited, `ConnectError` (for the
+    embedded server `EmbeddedServerError`) when there is no connection, `FenceError` when the server belongs to another
+    version of the protocol (§11).
     """
     return _Opening(AsyncConnector(where, Options(**options)))

@@ -54,8 +54,9 @@ class OptionWords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What `connect` and `aconnect` take besides the server.
+    """What `connect` and `aconnect` take besides the server; `InvalidInputError` names a value that is not allowed.
 
+    `fence`: the version string that the deployment must have (protocol §11).
     `timeout`: seconds for a connect with its handshake, and for a call to wait for a reconnect.
     `call_timeout`: seconds for an answer; a server that lets one pass is taken for frozen, and the connection is
     dropped. `max_pending`: calls without an answer on one connector, beyond which it refuses more.

@@ -37,10 +37,15 @@ _FOREVER: Final = float("inf")
 
 
 class Connector:
-    """A connection to one server; opened by `open`, `with` or its first call.
+    """A connection to one server; opened by `open`, `with` or its first call. Threads may share it.
+
+    `where` is a URL, a source, or None for the embedded server; `InvalidInputError` for what is none of these.
+    Each connect holds the server to the fence (protocol §11); the minter's node is leased by it (§1), renewed by its
+    calls.
 
     It reopens by itself after a lost connection and in a forked child. A call that was written when its
-    connection died fails with `DisconnectedError(sent=True)` and is never repeated.
+    connection died fails with `DisconnectedError(sent=True)` and is never repeated; one that was not written waits up
+    to `Options.timeout` seconds for the next connection. All limits here are seconds on this host's monotonic clock.
     """
 
     def __init__(self, where: str | Source | None = None, options: Options | None = None) -> None:
@@ -69,9 +74,13 @@ class Connector:
     # Calls
 
     def run(self, work: Call[T] | Plan[T], *, timeout: Timeout = DEFAULT) -> T:
-        """The answer to a call, or what a plan returns; raises what the server refused.
+        """The answer to a call, or what a plan returns.
 
-        After `timeout` seconds without an answer (None: never) the connection is dropped.
+        After `timeout` seconds without an answer (None: never) the connection is dropped. Raises `ServerError` for
+        what the server refused (protocol §11); for what was not sent, `InvalidInputError`, `PayloadTooLargeError`
+        above the server's limit for a string, `OverloadedError` beyond `max_pending`; `ConnectError` or `FenceError`
+        when no connection comes about; `DisconnectedError` when one is lost, its `sent` telling whether the call may
+        have run; `WireError` in a signal handler that interrupts a call of this thread.
         """
         self._keep_node()
         if isinstance(work, Call):
@@ -79,9 +88,10 @@ class Connector:
         return drive_blocking(work, lambda call: self._one(call, timeout))
 
     def run_many(self, calls: Iterable[Call[T]], *, timeout: Timeout = DEFAULT) -> list[T | EchoMQError]:
-        """One outcome a call, in their order: its answer, or its error as a value.
+        """One outcome a call, in their order: its answer, or its error (those of `run`) as a value.
 
-        They leave in one flight; more than `max_pending` allows go in several, one after another.
+        They leave in one flight; more than `max_pending` or the server allows go in several, one after another, with
+        up to `timeout` seconds for each `max_pending // 4` calls.
         """
         self._keep_node()
         slots: list[Slot] = []
@@ -105,17 +115,24 @@ class Connector:
         return [cast("T | EchoMQError", slot.value) for slot in slots]
 
     def execute(self, *words: Arg, timeout: Timeout = DEFAULT) -> Reply:
-        """A raw command's reply. A blocking command needs `timeout=None` and a connector of its own."""
+        """A raw command's reply; raises as `run` does, and `InvalidInputError` for what no shared connection allows.
+
+        A blocking command needs `timeout=None` and a connector of its own.
+        """
         check_command(words)
         self._keep_node()
         return self._one(raw(*words), timeout)
 
     def mint(self, namespace: str = "JOB") -> str:
-        """A new id from the process's minter."""
+        """A new id from the process's minter (protocol §1), by this host's clock; no I/O."""
         return minter.mint(namespace)
 
     def subscribe(self, *channels: str, buffer: int = BUFFER) -> Subscription:
-        """The messages of `channels`, on a connection of their own: enter it to begin."""
+        """The messages of `channels`, on a connection of their own: enter it to begin.
+
+        At most `buffer` messages wait for the reader, the newest. `InvalidInputError` for a channel without a name,
+        `DisconnectedError` on a closed connector.
+        """
         if self._closed:
             raise DisconnectedError("not subscribed: the connector is closed", sent=False)
         subscription = Subscription(Box(channels, buffer), self._dial, self._options.timeout)
@@ -275,7 +292,10 @@ def connect(where: str | Source | None = None, **options: Unpack[OptionWords]) -
     """An open `Connector`, closed by `with` or `close`.
 
     `where` is a URL (see `echomq.wire.url`), a source, or None for the embedded server; `options` are those of
-    `Options`.
+    `Options`, times in seconds. It is one try of at most `timeout` seconds, without an embedded server's start.
+    Raises `InvalidInputError` for a URL or an option that is none, `ConnectError` (for the embedded server
+    `EmbeddedServerError`) when there is no connection, `FenceError` when the server belongs to another version of the
+    protocol (§11).
     """
     connector = Connector(where, Options(**options))
     try:
