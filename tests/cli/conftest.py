@@ -44,8 +44,8 @@ class Said:
 Ops = Callable[..., Said]
 
 _build = program.build
-_command = cache(lambda: typer.main.get_command(_build()))
-"""The program, put together once: that takes longer than most of what it is asked here."""
+_command = cache(lambda only: typer.main.get_command(_build(only)))
+"""The program with a command, put together once: that takes longer than most of what it is asked here."""
 
 
 @pytest.fixture

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 import echomq
 from echomq import EchoMQ
+from echomq.cli.program import COMMANDS, build
 from support.servers import Server
 
 SOURCE = Path(echomq.__file__).parents[1]
@@ -34,6 +37,12 @@ def greet(name):
 @mq.job(name="other", queue="{queue}-images")
 def other(): ...
 """
+
+
+def click_command(app: typer.Typer) -> Any:
+    """The program's group, which has its commands by name."""
+    return typer.main.get_command(app)
+
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -94,7 +103,7 @@ def test_a_server_that_cannot_be_reached_is_exit_code_1(run: Run, tasks: Path) -
     ("words", "said"),
     [
         (["--url", "http://x"], "'http://x' is not a server's URL"),
-        (["--grace", "inf"], "grace"),
+        (["--grace", "1e300"], "--grace is 1e+300"),
     ],
 )
 def test_a_wrong_option_is_told(run: Run, tasks: Path, words: list[str], said: str) -> None:
@@ -108,9 +117,6 @@ def test_a_wrong_option_is_told(run: Run, tasks: Path, words: list[str], said: s
     [
         ["wroker"],
         ["worker"],
-        ["worker", "tasks:mq", "--concurrency", "0"],
-        ["worker", "tasks:mq", "--grace", "-1"],
-        ["worker", "tasks:mq", "--grace", "soon"],
         ["worker", "tasks:mq", "--nothing"],
         ["worker", "tasks:mq", "--log-level", "loud"],
     ],
@@ -120,6 +126,40 @@ def test_a_wrong_usage_is_exit_code_2(run: Run, words: list[str]) -> None:
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "Error: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["worker", "tasks:mq", "--concurrency", "0"], "'0'; a whole number, from 1 to 100000, is allowed"),
+        (["worker", "tasks:mq", "-c", "200000"], "'200000'; a whole number, from 1 to 100000, is allowed"),
+        (["worker", "tasks:mq", "-c", "many"], "'many'; a whole number, from 1 to 100000, is allowed"),
+        (["worker", "tasks:mq", "--grace", "-1"], "'-1'; a number of seconds, 0 or more, is allowed"),
+        (["worker", "tasks:mq", "--grace", "nan"], "'nan'; a number of seconds, 0 or more, is allowed"),
+        (["worker", "tasks:mq", "--grace", "soon"], "'soon'; a number of seconds, 0 or more, is allowed"),
+        (["jobs", "mail", "--limit", "0"], "'0'; a whole number, 1 or more, is allowed"),
+    ],
+)
+def test_a_wrong_number_is_named_with_what_is_allowed(run: Run, words: list[str], said: str) -> None:
+    done = run(*words)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_module_of_a_command_is_enough_to_find_it(name: str) -> None:
+    assert name in list(click_command(build(name)).commands)
+
+
+def test_every_command_is_listed() -> None:
+    assert list(click_command(build()).commands) == list(COMMANDS)
+
+
+def test_a_command_loads_no_other(run: Run) -> None:
+    code = "import sys; from echomq.cli.program import build; build('worker'); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ, capture_output=True, text=True, check=True)
+    loaded = {name for name in done.stdout.split() if name.startswith("echomq.cli.")}
+    assert loaded == {f"echomq.cli.{name}" for name in ("program", "worker", "logs", "numbers")}
 
 
 def test_a_burst_runs_what_is_there_and_ends(run: Run, tasks: Path, server: Server, queue: str) -> None:

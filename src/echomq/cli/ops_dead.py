@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from echomq.cli.numbers import whole
 from echomq.cli.ops_common import Fence, Json, Queue, Url, Yes, choose, confirm, counted, known_queue, opened, told
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def dead(
         str | None, typer.Option("--older-than", metavar="SPAN", help="Only jobs that died longer ago, as in 2h.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many; 50 where they are listed.")
+        int | None,
+        typer.Option("--limit", "-n", metavar="N", parser=whole(1), help="At most so many; 50 where they are listed."),
     ] = None,
     yes: Yes = False,
     payload: Annotated[bool, typer.Option("--payload", help="Show the payloads, which may hold private data.")] = False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from echomq.cli.numbers import seconds
 from echomq.cli.ops_common import Fence, Json, Url, counted, known_queues, opened
 
 if TYPE_CHECKING:
@@ -28,10 +29,13 @@ def health(
         list[str] | None, typer.Argument(metavar="QUEUE", help="Default: all.", show_default=False)
     ] = None,
     late: Annotated[
-        float, typer.Option("--late", metavar="SECONDS", min=0, help="How long something may be overdue.")
+        float, typer.Option("--late", metavar="SECONDS", parser=seconds(0), help="How long something may be overdue.")
     ] = 60,
     silence: Annotated[
-        float, typer.Option("--silence", metavar="SECONDS", min=0.001, help="How long a live worker may be silent.")
+        float,
+        typer.Option(
+            "--silence", metavar="SECONDS", parser=seconds(0.001), help="How long a live worker may be silent."
+        ),
     ] = 60,
     url: Url = None,
     fence: Fence = None,

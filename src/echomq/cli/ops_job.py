@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from echomq.cli.numbers import whole
 from echomq.cli.ops_common import Fence, Json, NotNowError, Url, choose, counted, known_queue, opened, told
 from echomq.identity.errors import InvalidInputError
 
@@ -29,7 +30,7 @@ def job(
     cancel: Annotated[bool, typer.Option("--cancel", help="Bury a job, or ask its worker to stop.")] = False,
     reason: Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="With --cancel: why.")] = None,
     payload: Annotated[bool, typer.Option("--payload", help="Show payload and results, maybe private data.")] = False,
-    logs: Annotated[int, typer.Option("--logs", metavar="N", min=1, max=10_000, help="How many log lines.")] = 20,
+    logs: Annotated[int, typer.Option("--logs", metavar="N", parser=whole(1, 10_000), help="How many log lines.")] = 20,
     url: Url = None,
     fence: Fence = None,
     json: Json = False,

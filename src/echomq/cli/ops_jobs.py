@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from echomq.cli.numbers import whole
 from echomq.cli.ops_common import Fence, Json, Queue, Url, known_queue, lane_meant, opened
 from echomq.identity.errors import InvalidInputError
 
@@ -41,10 +42,10 @@ def jobs(
     ] = None,
     lane: Annotated[str | None, typer.Option("--lane", metavar="LANE", help="The jobs that wait in this lane.")] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Only jobs of this name.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="How many to list.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", parser=whole(1), help="How many to list.")] = 50,
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The last of each state first.")] = False,
     scan: Annotated[
-        int, typer.Option("--scan", metavar="N", min=1, help="With --name: how many jobs to look at at most.")
+        int, typer.Option("--scan", metavar="N", parser=whole(1), help="With --name: how many jobs to look at at most.")
     ] = 10_000,
     payload: Annotated[bool, typer.Option("--payload", help="Show the payloads, which may hold private data.")] = False,
     url: Url = None,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from echomq.cli.numbers import whole
 from echomq.cli.ops_common import (
     Fence,
     Json,
@@ -46,10 +47,12 @@ def lanes(
         str | None, typer.Option("--limit", metavar="N", help="At most so many of its jobs in hand; none lifts it.")
     ] = None,
     weight: Annotated[
-        int | None, typer.Option("--weight", metavar="W", min=1, help="Its share of a weighted turn.")
+        int | None, typer.Option("--weight", metavar="W", parser=whole(1), help="Its share of a weighted turn.")
     ] = None,
     drain: Annotated[bool, typer.Option("--drain", help="Delete its waiting jobs, after a question.")] = False,
-    most: Annotated[int, typer.Option("--most", "-n", metavar="N", min=1, help="How many lanes to list.")] = 50,
+    most: Annotated[
+        int, typer.Option("--most", "-n", metavar="N", parser=whole(1), help="How many lanes to list.")
+    ] = 50,
     yes: Yes = False,
     new: New = False,
     url: Url = None,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from echomq.cli.numbers import seconds, whole
 from echomq.cli.ops_common import Fence, Json, Url, known_queues, opened
 from echomq.identity.errors import InvalidInputError
 
@@ -48,10 +49,13 @@ def stats(
     queue: Annotated[str | None, typer.Argument(metavar="QUEUE", help="One queue.", show_default=False)] = None,
     watch: Annotated[
         float | None,
-        typer.Option("--watch", "-w", metavar="SECONDS", min=0.1, help="Read again so often, and show the speed."),
+        typer.Option(
+            "--watch", "-w", metavar="SECONDS", parser=seconds(0.1), help="Read again so often, and show the speed."
+        ),
     ] = None,
     times: Annotated[
-        int | None, typer.Option("--times", metavar="N", min=1, help="With --watch: end after so many readings.")
+        int | None,
+        typer.Option("--times", metavar="N", parser=whole(1), help="With --watch: end after so many readings."),
     ] = None,
     url: Url = None,
     fence: Fence = None,

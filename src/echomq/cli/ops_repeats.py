@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from echomq.cli.numbers import whole
 from echomq.cli.ops_common import Fence, Json, NotNowError, Queue, Url, choose, counted, known_queue, opened, told
 from echomq.identity.errors import InvalidInputError
 
@@ -30,7 +31,7 @@ def repeats(
     ] = None,
     now: Annotated[bool, typer.Option("--now", help="Admit one occurrence at once; its next run stays.")] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="End it; jobs that it admitted stay.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="How many to list.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", parser=whole(1), help="How many to list.")] = 50,
     payload: Annotated[
         bool, typer.Option("--payload", help="Show the templates, which may hold private data.")
     ] = False,

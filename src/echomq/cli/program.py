@@ -15,16 +15,33 @@ import typer
 
 import echomq
 
-COMMANDS: Final = (
-    *("worker", "server", "demo", "conformance"),
-    *("ops_queues", "ops_jobs", "ops_job", "ops_dead", "ops_lanes"),
-    *("ops_repeats", "ops_workers", "ops_health", "ops_audit", "ops_control"),
-)
-"""Each is a module of `echomq.cli` with `register(app)`, and imports what it needs when it runs."""
+COMMANDS: Final = {
+    "worker": "worker",
+    "server": "server",
+    "demo": "demo",
+    "conformance": "conformance",
+    "queues": "ops_queues",
+    "stats": "ops_queues",
+    "jobs": "ops_jobs",
+    "job": "ops_job",
+    "dead": "ops_dead",
+    "lanes": "ops_lanes",
+    "repeats": "ops_repeats",
+    "workers": "ops_workers",
+    "health": "ops_health",
+    "audit": "ops_audit",
+    "pause": "ops_control",
+    "resume": "ops_control",
+    "drain": "ops_control",
+    "obliterate": "ops_control",
+    "set": "ops_control",
+}
+"""The commands, each with the module of `echomq.cli` that adds it by `register(app)`, and imports what it needs when it
+runs."""
 
 
-def build() -> typer.Typer:
-    """The program with its commands."""
+def build(only: str | None = None) -> typer.Typer:
+    """The program with its commands; with `only`, with those of that command's module: the others cost time."""
     app = typer.Typer(
         name="echomq",
         help="Jobs that run on time, on Valkey or Redis.",
@@ -43,7 +60,8 @@ def build() -> typer.Typer:
     ) -> None:
         pass
 
-    for name in COMMANDS:
+    modules = [COMMANDS[only]] if only in COMMANDS else dict.fromkeys(COMMANDS.values())
+    for name in modules:
         import_module(f"echomq.cli.{name}").register(app)
     return app
 
@@ -57,7 +75,7 @@ def _version(wanted: bool) -> None:
 def run() -> None:
     """Runs the program with the arguments of this process."""
     try:
-        build()()
+        build(sys.argv[1] if len(sys.argv) > 1 else None)()
     except echomq.InvalidInputError as error:
         fail(str(error), 2)
     except echomq.EchoMQError as error:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from echomq.cli.logs import Level
+from echomq.cli.numbers import seconds, whole
 from echomq.identity.errors import InvalidInputError
 
 
@@ -19,7 +20,10 @@ def register(app: typer.Typer) -> None:
 def worker(
     target: Annotated[str, typer.Argument(metavar="MODULE:OBJECT", help="The app, an EchoMQ, as in tasks:mq.")],
     concurrency: Annotated[
-        int, typer.Option("--concurrency", "-c", min=1, metavar="N", help="Jobs that run at once, over all queues.")
+        int,
+        typer.Option(
+            "--concurrency", "-c", parser=whole(1, 100_000), metavar="N", help="Jobs that run at once, over all queues."
+        ),
     ] = 10,
     queue: Annotated[
         list[str] | None,
@@ -29,7 +33,10 @@ def worker(
         bool, typer.Option("--burst", help="End when nothing is left to claim; jobs for later are not waited for.")
     ] = False,
     grace: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long running jobs may go on after a first signal.")
+        float,
+        typer.Option(
+            parser=seconds(0), metavar="SECONDS", help="How long running jobs may go on after a first signal."
+        ),
     ] = 30.0,
     url: Annotated[
         str | None, typer.Option(metavar="URL", help="The server, instead of the one that the app names.")
