@@ -32,17 +32,32 @@ __all__ = [
     "connect",
     "current_job",
     "errors",
+    "events",
     "flows",
     "jobs",
     "lanes",
     "metrics",
     "mint",
     "repeat",
+    "telemetry",
     "workers",
 ]
 
 if TYPE_CHECKING:
-    from echomq import admin, admission, audit, errors, flows, jobs, lanes, metrics, repeat, workers
+    from echomq import (
+        admin,
+        admission,
+        audit,
+        errors,
+        events,
+        flows,
+        jobs,
+        lanes,
+        metrics,
+        repeat,
+        telemetry,
+        workers,
+    )
     from echomq.app.context import JobContext, current_job
     from echomq.app.control import Cancelled, Snooze
     from echomq.app.echomq import EchoMQ

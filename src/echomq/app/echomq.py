@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
@@ -15,6 +16,7 @@ from echomq.app.job import CoroutineJob, JobFunction, JobOptions, PlainJob, chec
 from echomq.app.lanes import Lane
 from echomq.app.naming import job_name
 from echomq.app.options import Options
+from echomq.app.telling import added
 from echomq.identity.errors import EchoMQError
 from echomq.identity.minter import mint
 from echomq.protocol import admin
@@ -49,7 +51,8 @@ class EchoMQ:
 
     The server is `url`, else `$ECHOMQ_URL`, else the embedded server in `home` (else `$ECHOMQ_HOME`, else
     `.echomq` in the project); `durable` asks that one for an fsync on every write. Nothing is connected
-    before it is used. It may be used from any thread, on any event loop, and in a forked child.
+    before it is used. It may be used from any thread, on any event loop, and in a forked child. With `events` what
+    happens to each job is published, by senders and workers, for `echomq.events` (protocol §10): a command more a job.
     """
 
     def __init__(
@@ -61,9 +64,11 @@ class EchoMQ:
         durable: bool = False,
         fence: str = FENCE,
         max_payload: int = MAX_PAYLOAD,
+        events: bool = False,
     ) -> None:
         self.default_queue = check_queue(default_queue)
         self.max_payload = integer("max_payload", max_payload, least=1, most=MAX_PAYLOAD)
+        self.events = events
         self._fence = fence
         self._connections = Connections(url, home, durable, fence)
         self._jobs: dict[str, JobFunction[..., Any]] = {}
@@ -161,11 +166,11 @@ class EchoMQ:
 
     def admit(self, name: str, queue: str, payload: bytes, options: Options) -> Admitted:
         """Sends a payload under a fresh id; the answer has it, or that of the living job that holds the key."""
-        return self.run(_admission(name, queue, payload, options))
+        return self.run(_admission(name, queue, payload, options, events=self.events))
 
     async def aadmit(self, name: str, queue: str, payload: bytes, options: Options) -> Admitted:
         """`admit`, awaited."""
-        return await self.arun(_admission(name, queue, payload, options))
+        return await self.arun(_admission(name, queue, payload, options, events=self.events))
 
     def lane(self, name: str, *, queue: str | None = None) -> Lane:
         """A lane of a queue, the app's default queue unless named: `mq.lane("acme", queue="mail").limit(5)`."""
@@ -285,7 +290,7 @@ def _place(function: Callable[..., Any]) -> str:
     return f"{function.__qualname__} ({code.co_filename}:{code.co_firstlineno})"
 
 
-def _admission(name: str, queue: str, payload: bytes, options: Options) -> Plan[Admitted]:
+def _admission(name: str, queue: str, payload: bytes, options: Options, *, events: bool) -> Plan[Admitted]:
     """A job admitted under a fresh id; under another when the first send finds it taken (protocol §1)."""
     for _ in range(_MINTS):
         job_id = mint()
@@ -296,6 +301,10 @@ def _admission(name: str, queue: str, payload: bytes, options: Options) -> Plan[
             raise
         admitted = answer if isinstance(answer, Admitted) else Admitted(answer, job_id)
         if admitted.verdict is not Admission.DUPLICATE or admitted.id != job_id:
+            told = added(queue, admitted, events=events)
+            if told is not None:
+                with suppress(EchoMQError):  # the job is there, whether anybody hears of it or not
+                    yield told
             return admitted
     raise EchoMQError(
         f"job {name!r}: {_MINTS} fresh ids in a row were taken; does another host use this one's clock and node?"

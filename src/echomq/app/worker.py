@@ -64,7 +64,7 @@ class Worker:
         self._queues = _queues(mq, queues)
         self._concurrency = integer("concurrency", concurrency, least=1)
         self._burst = burst
-        self._events = events
+        self._events = events or mq.events
         self._grace_ms = first_ms("grace", grace)
         self._lease_ms = span_ms("lease", lease)
         patience_s = first_ms("unknown_patience", unknown_patience) / 1_000

@@ -1,0 +1,41 @@
+"""Every step of a job's and a worker's life, observed in one place: `hub.observe(print)`."""
+
+from echomq.runtime.telemetry import (
+    Added,
+    Cancelled,
+    Completed,
+    Dead,
+    Delayed,
+    Failed,
+    JobStep,
+    LimitHit,
+    Observer,
+    Retried,
+    Stalled,
+    Started,
+    Step,
+    Telemetry,
+    WorkerStarted,
+    WorkerStopped,
+    hub,
+)
+
+__all__ = [
+    "Added",
+    "Cancelled",
+    "Completed",
+    "Dead",
+    "Delayed",
+    "Failed",
+    "JobStep",
+    "LimitHit",
+    "Observer",
+    "Retried",
+    "Stalled",
+    "Started",
+    "Step",
+    "Telemetry",
+    "WorkerStarted",
+    "WorkerStopped",
+    "hub",
+]
