@@ -32,7 +32,7 @@ def test_an_app_with_events_publishes_each_send(server: Server, queue: str) -> N
     ):
         send = mq.job(name="send")(lambda: None)
         jobs = [send.enqueue(), send.after(hours=1).enqueue()]
-        told = [event for event, _ in zip(heard, jobs, strict=False)]
+        told = [event for _, event in zip(jobs, heard, strict=False)]
     assert [(event.event, event.job) for event in told] == [("enqueued", jobs[0].id), ("scheduled", jobs[1].id)]
 
 
