@@ -12,6 +12,7 @@ from echomq.protocol.errors import DisconnectedError
 from echomq.protocol.replies import Claimed
 from echomq.runtime import Dial, Done, Pump, Retry, StalledSweep
 from echomq.runtime.hand import Hand, Held
+from echomq.runtime.loops import told
 from echomq.runtime.settle import Settler
 from echomq.wire import aconnect
 from support.desk import Desk, until
@@ -95,6 +96,40 @@ async def test_a_row_that_cannot_be_looked_at_costs_nobody_else_anything(desk: D
         assert not in_hand
         assert settler.tally.retried == (1 if kind == "type" else 2)
         assert settler.tally.refused == (1 if kind == "type" else 0)
+
+
+@pytest.mark.strays("scores that are no times")
+@pytest.mark.parametrize("score", ["-inf", "+inf", "1e300", "-1e300"])
+@pytest.mark.parametrize("name", ["schedule", "repeat", "cron"])
+async def test_a_score_that_is_no_time_stops_nobody(desk: Desk, name: str, score: str) -> None:
+    go = asyncio.Event()
+
+    async def handler(job: Claimed) -> None:
+        desk.seen.append(job)
+        if job.payload == b"wait":
+            await go.wait()
+
+    desk.raw.execute("ZADD", desk.key(name), score, "JOB0000000000a" if name == "schedule" else "odd")
+    desk.enqueue("wait")
+    async with desk.consuming(handler, beat_ms=20) as consumer:
+        await consumer.beats.reach(3)  # without a slot it looks at the heads
+        go.set()
+        await until(lambda: consumer.tally.completed == 1)
+        await consumer.beats.next(2)  # with one, the claim does
+        desk.enqueue(count=3)
+        await until(lambda: consumer.tally.completed == 4)
+        assert consumer.degraded.count == 0
+
+
+def test_what_a_log_quotes_is_cut() -> None:
+    long = "x" * 10_000
+    assert len(told(DisconnectedError(long, sent=True))) <= 200
+    assert len(told(ValueError(long))) <= 200
+    with pytest.raises(ValueError, match="xxx") as raised:
+        raise ValueError(long)
+    text = told(raised.value)
+    assert "in test_what_a_log_quotes_is_cut" in text
+    assert len(text.split("\n")[0]) <= 200
 
 
 def stranger(job: Claimed) -> Held:

@@ -13,6 +13,7 @@ from echomq.protocol.errors import ServerError
 from echomq.protocol.keys import keys
 from echomq.runtime.dial import Dial
 from echomq.runtime.loops import curve, log, say
+from echomq.runtime.outcome import brief
 from echomq.wire import AsyncConnector
 from echomq.wire.subscriptions import AsyncSubscription
 
@@ -106,7 +107,7 @@ class Ear:
 
     def _deaf(self, error: EchoMQError) -> None:
         # Events come at most once anyway: the lease keeper learns of the same wishes.
-        log.warning("%s: the server sends no events (%s); a cancel takes up to half a lease", self._queue, error)
+        log.warning("%s: the server sends no events (%s); a cancel takes up to half a lease", self._queue, brief(error))
 
     async def _listen(self) -> None:
         assert self._connector is not None
@@ -121,7 +122,7 @@ class Ear:
                 streak += 1
                 if streak == 1:
                     # A token may have gone down with the connection.
-                    log.info("%s: the parked connection was lost (%s); listening again", self._queue, error)
+                    log.info("%s: the parked connection was lost (%s); listening again", self._queue, brief(error))
                     self._heard()
                 else:
                     pause = delay_ms(self._curve, streak - 1)

@@ -9,7 +9,7 @@ from typing import Any
 from echomq.identity.errors import EchoMQError
 from echomq.protocol.call import Call
 from echomq.protocol.errors import DisconnectedError, UnexpectedReplyError
-from echomq.runtime.loops import log
+from echomq.runtime.loops import log, told
 from echomq.runtime.outcome import brief
 from echomq.runtime.settle import Batch
 from echomq.wire import AsyncConnector
@@ -45,7 +45,7 @@ class Flight:
         except EchoMQError as error:
             self._answers.append(error)
         except Exception as error:  # noqa: BLE001  (what cannot be sent stays at home alone)
-            log.exception("%s %s cannot be sent", call.verb, brief(call.subject))
+            log.error("%s %s cannot be sent: %s", call.verb, brief(call.subject), told(error))
             self._answers.append(UnexpectedReplyError(f"{call.verb} cannot be sent: {brief(error)}", reply=""))
 
     def landed(self, when: Callable[[], None]) -> bool:
@@ -71,6 +71,6 @@ def _value(answer: asyncio.Future[Any] | EchoMQError) -> Any:
     if error is None:
         return answer.result()
     if not isinstance(error, EchoMQError):
-        log.error("an answer cannot be read", exc_info=error)
+        log.error("an answer cannot be read: %s", told(error))
         return DisconnectedError(f"the answer cannot be read: {brief(error)}", sent=True)
     return error

@@ -13,6 +13,7 @@ from echomq.runtime.ear import Ear, token_pushes
 from echomq.runtime.hand import Hand
 from echomq.runtime.legs import Legs
 from echomq.runtime.loops import log
+from echomq.runtime.outcome import brief
 from echomq.runtime.runner import Runner
 from echomq.runtime.seat import Seat
 from echomq.wire import AsyncConnector
@@ -41,7 +42,7 @@ class Gear:
             async with asyncio.timeout(FAREWELL_S):
                 await self.legs.farewell(self.conn)
         except (EchoMQError, TimeoutError) as error:
-            log.info("queue %s: gone without a farewell: %s", self.hand.queue, error)
+            log.info("queue %s: gone without a farewell: %s", self.hand.queue, brief(error))
 
     async def close(self) -> None:
         """End the threads and the connections."""

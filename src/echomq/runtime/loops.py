@@ -11,6 +11,7 @@ from echomq.identity.errors import EchoMQError, InvalidInputError
 from echomq.protocol.backoff import Exponential, delay_ms
 from echomq.protocol.checks import integer
 from echomq.runtime.dial import Dial
+from echomq.runtime.outcome import LINE, brief, failure_text
 from echomq.runtime.signals import Signal
 from echomq.wire import AsyncConnector
 
@@ -110,12 +111,10 @@ class Loop(ABC):
 
 
 def say(name: str, error: Exception, streak: int, pause_ms: int) -> None:
-    """Log a degraded beat: the server's troubles in a line, a fault of ours with its traceback."""
-    log.warning(
-        "%s: degraded beat %d, next one in %d ms: %s",
-        name,
-        streak,
-        pause_ms,
-        error if isinstance(error, EchoMQError) else repr(error),
-        exc_info=None if isinstance(error, EchoMQError) else error,
-    )
+    """Log a degraded beat: the server's troubles in a line, a fault of ours with its frames."""
+    log.warning("%s: degraded beat %d, next one in %d ms: %s", name, streak, pause_ms, told(error))
+
+
+def told(error: BaseException) -> str:
+    """An error as a log may have it: nothing of ours is cut, what it quotes is."""
+    return brief(error) if isinstance(error, EchoMQError) else failure_text(error, LINE)

@@ -14,6 +14,7 @@ from echomq.protocol.call import Call
 from echomq.protocol.errors import ServerError
 from echomq.protocol.keys import check_queue
 from echomq.runtime.loops import log
+from echomq.runtime.outcome import brief
 from echomq.wire import AsyncConnector
 
 BATCH: Final = 100
@@ -57,7 +58,7 @@ class Outbox:
                 calls.append(flows.deliver(entry))
             except InvalidInputError as error:
                 rejects.append(flows.reject(self._queue, entry))
-                log.error("queue %s: set aside, %s", self._queue, error)
+                log.error("queue %s: set aside, %s", self._queue, brief(error))
             else:
                 sent.append(entry)
         answers = await conn.run_many(calls)
@@ -79,7 +80,9 @@ class Outbox:
     def _refused(self, entry: bytes, error: ServerError) -> None:
         if entry not in self._said and len(self._said) < _REMEMBERED:
             self._said.add(entry)
-            log.error("queue %s: a signal stays in the outbox, its parent's server refuses it: %s", self._queue, error)
+            log.error(
+                "queue %s: a signal stays in the outbox, its parent's server refuses it: %s", self._queue, brief(error)
+            )
 
 
 def _unreached(answers: list[Any]) -> EchoMQError | None:

@@ -111,14 +111,14 @@ def bounded(text: str, limit: int = MAX_TEXT) -> str:
     return data[: limit - 3].decode("utf-8", "ignore") + "..."
 
 
-def failure_text(error: BaseException) -> str:
+def failure_text(error: BaseException, message_limit: int = _MAX_MESSAGE) -> str:
     """`TypeName: message`, then the end of the traceback; at most `MAX_TEXT` bytes.
 
     Whatever the error's own class does when it is looked at, this gives a text.
     """
     name = _name(error)
     message = _read(lambda: _plain(str(error)), "text")
-    head = bounded(f"{name}: {message}" if message else name, _MAX_MESSAGE)
+    head = bounded(f"{name}: {message}" if message else name, message_limit)
     # The frames alone: the message is said already, and may be huge. The innermost ones say most.
     frames = _read(lambda: "".join(traceback.format_tb(traceback_of(error), limit=-30)), "traceback")
     room = MAX_TEXT - len(head.encode("utf-8", "backslashreplace")) - len("\n...")
@@ -136,7 +136,7 @@ def traceback_of(error: BaseException) -> TracebackType | None:
 
 def brief(about: object, limit: int = LINE) -> str:
     """What may go into one line of a log: the beginning of its text."""
-    text = _read(lambda: _plain(str(about)), "text")
+    text = _read(lambda: _plain(str(about)), "text").replace("\n", " ")
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 

@@ -15,6 +15,7 @@ from echomq.protocol.repeat import Due, Fired, Firing
 from echomq.runtime.dial import Dial
 from echomq.runtime.loops import BEAT_MS, Loop, log
 from echomq.runtime.outbox import Outbox
+from echomq.runtime.outcome import brief
 from echomq.runtime.retention import RETAIN_BEATS, Retention
 from echomq.wire import AsyncConnector
 
@@ -67,14 +68,14 @@ class Recurrences:
         if answer.verdict is Firing.UNREADABLE:
             log.error(
                 "queue %s: recurrence %r has a record that cannot be read and is off the timetable; register it anew",
-                *(self._queue, due.name),
+                *(self._queue, brief(due.name)),
             )
         return answer.verdict in (Firing.FIRED, Firing.LOST, Firing.UNREADABLE)
 
     def _cannot(self, name: str, error: ServerError) -> None:
         if name not in self._refused:
             self._refused.add(name)
-            log.error("queue %s: recurrence %r cannot fire: %s", self._queue, name, error)
+            log.error("queue %s: recurrence %r cannot fire: %s", self._queue, brief(name), brief(error))
 
 
 class Pump(Loop):

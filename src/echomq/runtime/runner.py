@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
-from echomq.identity.errors import EchoMQError, InvalidInputError
+from echomq.identity.errors import InvalidInputError
 from echomq.protocol.replies import Claimed
 from echomq.runtime.cancel import JobCancelledError, current
 from echomq.runtime.hand import Held
-from echomq.runtime.loops import log
-from echomq.runtime.outcome import DONE, RELEASED, Bury, Later, Outcome, Retry, brief, failure_text
+from echomq.runtime.loops import log, told
+from echomq.runtime.outcome import DONE, RELEASED, Bury, Later, Outcome, Retry, failure_text
 from echomq.runtime.threads import Threads, ThreadShortageError
 
 PUT_OFF_MS: Final = 1_000
@@ -102,11 +102,7 @@ class Runner:
 
     def put_off(self, held: Held, error: Exception) -> None:
         """Hand back a job that could not be started, for a while and with nothing spent."""
-        log.error(
-            "job %s cannot be started and is put off for %d ms: %s",
-            *(held.job.id, PUT_OFF_MS, brief(error)),
-            exc_info=None if isinstance(error, EchoMQError) else error,
-        )
+        log.error("job %s cannot be started and is put off for %d ms: %s", held.job.id, PUT_OFF_MS, told(error))
         self._end(held, Later(PUT_OFF_MS))
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from echomq.protocol.keys import check_queue
 from echomq.protocol.replies import Sweep
 from echomq.runtime.dial import Dial
 from echomq.runtime.loops import Loop, log
+from echomq.runtime.outcome import brief
 from echomq.wire import AsyncConnector
 
 INTERVAL_MS: Final = 30_000
@@ -38,7 +39,7 @@ def report(queue: str, swept: Sweep) -> None:
 
 
 def _some(ids: tuple[str, ...]) -> str:
-    return ", ".join(ids[:5]) + (", ..." if len(ids) > 5 else "")
+    return brief(", ".join(ids[:5]) + (", ..." if len(ids) > 5 else ""))
 
 
 class StalledSweep(Loop):

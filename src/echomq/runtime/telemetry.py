@@ -13,7 +13,8 @@ from typing import Final, TypeAlias
 
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.replies import Admission, Idle
-from echomq.runtime.loops import log
+from echomq.runtime.loops import log, told
+from echomq.runtime.outcome import brief
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +145,13 @@ class Telemetry:
         for observer in self.observers:
             try:
                 observer(step)
-            except Exception:  # noqa: BLE001  (an observer may raise anything; the jobs go on)
+            except Exception as error:  # noqa: BLE001  (an observer may raise anything; the jobs go on)
                 if not any(each is observer for each in self._faulty):
                     self._faulty.append(observer)
-                    log.exception("observer %r raised at %r; said once, it is told all the same", observer, step)
+                    log.error(
+                        "observer %s raised at %s; said once, it is told all the same: %s",
+                        *(brief(observer), brief(step), told(error)),
+                    )
 
 
 hub: Final = Telemetry()

@@ -6,14 +6,15 @@ one may leave with what has finished since, so that the server and the handlers 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, cast
 
 from echomq.identity.errors import EchoMQError
 from echomq.protocol import jobs
 from echomq.protocol.call import Call, Reply
 from echomq.protocol.keys import keys
-from echomq.protocol.replies import Claimed, Claims, Idle, Sweep, as_int, as_list
+from echomq.protocol.replies import Claimed, Claims, Idle, Sweep, as_list, unexpected
 from echomq.runtime.budget import Budget
 from echomq.runtime.flight import Flight
 from echomq.runtime.hand import Held
@@ -272,5 +273,10 @@ def _head(reply: Reply) -> int | None:
         items = items[0]  # RESP3 pairs a member with its score
     if len(items) < 2:
         return None
-    score = items[1]
-    return int(score) if isinstance(score, float) else as_int(score)
+    try:
+        score = float(cast("Any", items[1]))
+    except (TypeError, ValueError):
+        raise unexpected(reply, "a score") from None
+    if math.isfinite(score):
+        return int(score)
+    return 0 if score < 0 else None  # due for ever, or never
