@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, IntEnum, StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from uuid import UUID, uuid4
 
 import msgspec
@@ -123,6 +123,30 @@ def test_more_that_an_annotation_brings_back() -> None:
 
 def test_a_tuple_without_an_annotation_arrives_as_a_list() -> None:
     assert sent(loose, (1, (2,))) == (([1, [2]],), {})
+
+
+class Pair(NamedTuple):
+    a: int
+    b: int
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+class Tint(StrEnum):
+    RED = "red"
+
+
+def test_under_no_annotation_a_named_tuple_is_a_list_and_an_enumeration_what_it_equals() -> None:
+    assert sent(loose, Pair(1, 2), Level.LOW, Tint.RED) == (([1, 2], 1, "red"), {})
+
+    def named(pair: Pair, level: Level, tint: Tint) -> None: ...
+
+    (pair, level, tint), _ = sent(named, Pair(1, 2), Level.LOW, Tint.RED)
+    assert isinstance(pair, Pair)
+    assert level is Level.LOW
+    assert tint is Tint.RED
 
 
 def circle() -> list[Any]:

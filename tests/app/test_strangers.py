@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import timedelta
+from difflib import get_close_matches
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from echomq import EchoMQ, Worker, jobs, metrics, mint
+from echomq.app import patience
 from echomq.app.patience import Patience, nearest
 from echomq.protocol.replies import State
 from support.servers import Server
@@ -27,6 +30,9 @@ from support.servers import Server
         (b'{"v":1,"job":"work","args":["x"]}', "argument 'number' does not fit its annotation"),
         (b'{"v":1,"job":"work","kwargs":{"self":1}}', "the arguments do not fit"),
         (b'{"v":1,"job":"work","codec":"zip","body":""}', "payload is encoded by the codec 'zip'"),
+        (b'{"v":%s,"job":"work"}' % (b"9" * 400), f"payload is an envelope of version {'9' * 20}...; this worker"),
+        (b'{"v":1,"job":"work","codec":"%s"}' % (b"z" * 10**6), f"payload is encoded by the codec '{'z' * 200}...'"),
+        (b'{"v":1,"job":"work","kwargs":{"%s":1}}' % (b"k" * 10**6), "the arguments do not fit: work(): got an un"),
     ],
 )
 def test_what_cannot_be_read_is_buried_at_once(mq: EchoMQ, queue: str, dead_rows, payload, reason) -> None:
@@ -42,6 +48,7 @@ def test_what_cannot_be_read_is_buried_at_once(mq: EchoMQ, queue: str, dead_rows
     assert row["last_error"].decode().startswith(reason)
     assert row["payload"] == payload
     assert row["attempts"] == b"1"
+    assert len(row["last_error"]) < 500
     assert ran == []
 
 
@@ -108,9 +115,9 @@ class Clock:
 
 def test_it_waits_longer_each_time_and_no_longer_than_its_patience() -> None:
     clock = Clock()
-    patience = Patience(300, clock)
+    patient = Patience(300, clock)
     waits = []
-    while (wait_ms := patience.wait_ms("JOB1", len(waits) + 1)) is not None:
+    while (wait_ms := patient.wait_ms("JOB1", len(waits) + 1)) is not None:
         waits.append(wait_ms)
         clock.now += wait_ms / 1_000
     assert waits[:7] == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000]
@@ -124,15 +131,38 @@ def test_too_many_claims_end_the_patience_of_a_worker_that_forgets() -> None:
 
 
 def test_it_remembers_no_more_than_it_must() -> None:
-    patience = Patience(300, clock := Clock())
+    patient = Patience(300, clock := Clock())
     for number in range(20_000):
-        patience.wait_ms(f"JOB{number}", 1)
+        patient.wait_ms(f"JOB{number}", 1)
     clock.now = 299.5
-    assert patience.wait_ms("JOB19999", 1) == 500
-    assert patience.wait_ms("JOB0", 1) == 1_000
+    assert patient.wait_ms("JOB19999", 1) == 500
+    assert patient.wait_ms("JOB0", 1) == 1_000
 
 
 def test_the_nearest_names_are_named() -> None:
     assert nearest("sned", ["send", "count"]) == "'send'"
     assert nearest("zzz", ["b", "a"]) == "'a', 'b'"
     assert nearest("zzz", []) == "none at all"
+
+
+async def test_a_name_of_a_million_letters_is_cut_before_anything_is_done_with_it(
+    mq: EchoMQ, working, queue: str, dead_rows, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    compared: list[int] = []
+
+    def matches(name: str, *rest: Any, **more: Any) -> list[str]:
+        compared.append(len(name))
+        return get_close_matches(name, *rest, **more)
+
+    monkeypatch.setattr(patience, "get_close_matches", matches)
+    mq.job(name="known")(lambda: None)
+    job_id = mint()
+    await mq.arun(jobs.enqueue(queue, job_id, json.dumps({"v": 1, "job": "known" * 200_000})))
+    async with working(unknown_patience=timedelta(milliseconds=300)):
+        while await mq.arun(metrics.state(queue, job_id)) is not State.DEAD:
+            await asyncio.sleep(0.01)
+    row = await mq.arun(metrics.row(queue, job_id))
+    assert row["last_error"].decode() == f"unknown job '{'known' * 40}...'; this worker knows: 'known'"
+    assert set(compared) == {200}
+    assert max(len(record.getMessage()) for record in caplog.records) < 1_000
+    await mq.aclose()

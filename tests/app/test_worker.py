@@ -306,6 +306,22 @@ def test_what_other_clients_set_in_the_envelope_counts(mq: EchoMQ, queue: str, d
     assert texts[1:] == ["ValueError: no", "TimeoutError: not done after 20 ms"]
 
 
+@pytest.mark.parametrize("member", ["max_attempts", "timeout_ms"])
+@pytest.mark.parametrize("number", [2**53, 2**63, 10**300])
+def test_a_number_beyond_all_counting_does_not_cost_a_job_its_own_error(
+    mq: EchoMQ, queue: str, member: str, number: int
+) -> None:
+    @mq.job(name="work", max_attempts=2**53 - 1)
+    async def work() -> None:
+        raise ValueError("my own")
+
+    job_id = other_client(mq, queue, job="work", **{member: number})
+    burst(mq)
+    row = mq.run(metrics.row(queue, job_id))
+    assert row["last_error"].decode().startswith("ValueError: my own")
+    assert (row["state"], row["failures"]) == (b"scheduled", b"1")
+
+
 def test_a_timeout_of_the_jobs_own_is_its_own(mq: EchoMQ, queue: str, dead_rows: Rows) -> None:
     @mq.job(name="work", max_attempts=1)
     async def work() -> None:

@@ -1,7 +1,9 @@
 """One function's arguments: bound like a call, checked before they are sent, converted on arrival.
 
 What stays true: whatever `outgoing` accepts, `incoming` of the same function takes, and gives the
-function values equal to those that were sent (a tuple under no annotation arrives as a list).
+function values equal to those that were sent. One thing is as in every queue that speaks JSON: under no annotation (or
+`Any`, `list`, ...) a tuple, also a namedtuple, arrives as a list, and an `IntEnum` or `StrEnum` as the number or text
+that it equals. Annotate the argument to get them back as they were.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import msgspec
 
 from echomq.app.errors import EnvelopeError, JobDefinitionError, SerializationError
 from echomq.app.plain import altered, dec_hook, encode_value, is_loose, not_finite, reason
+from echomq.app.text import cut
 
 _EMPTY: Final = inspect.Parameter.empty
 _MANY: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -92,7 +95,7 @@ class Arguments:
         try:
             bound = self._bind(args, kwargs)
         except TypeError as error:
-            raise EnvelopeError(f"the arguments do not fit: {error}") from None
+            raise EnvelopeError(f"the arguments do not fit: {cut(str(error))}") from None
         if not self._plain:
             values = bound.arguments
             for name, value in values.items():
@@ -164,7 +167,7 @@ class Arguments:
         try:
             return self._parameters[name].arrive(value)
         except Exception as error:
-            raise EnvelopeError(f"argument {name!r} does not fit its annotation: {reason(error)}") from error
+            raise EnvelopeError(f"argument {cut(name)!r} does not fit its annotation: {reason(error)}") from error
 
     def _unserialisable(self, name: str, why: str) -> SerializationError:
         return SerializationError(f"argument {name!r} of job {self.job!r} cannot be serialised: {why}")

@@ -15,6 +15,7 @@ from echomq.app.envelope import Envelope, decode
 from echomq.app.errors import EnvelopeError
 from echomq.app.job import JobFunction
 from echomq.app.patience import Patience, nearest
+from echomq.app.text import cut
 from echomq.identity.minter import wall_clock_ms
 from echomq.protocol.backoff import delay_ms
 from echomq.protocol.replies import Claimed
@@ -62,7 +63,7 @@ class Dispatch:
 
     def _unknown(self, claimed: Claimed, name: str) -> Outcome:
         wait_ms = self._patience.wait_ms(claimed.id, claimed.attempts)
-        near = nearest(name, self._jobs)
+        near, name = nearest(name, self._jobs), cut(name)
         if wait_ms is None:
             return Bury(f"unknown job {name!r}; this worker knows: {near}")
         log.warning("%s: unknown job %r, again in %d ms; this worker knows: %s", claimed.id, name, wait_ms, near)

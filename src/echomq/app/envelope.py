@@ -11,7 +11,8 @@ import msgspec
 from echomq.app.arguments import Arguments
 from echomq.app.errors import EnvelopeError
 from echomq.app.plain import encode_value
-from echomq.protocol.checks import MAX_MS, MAX_PAYLOAD
+from echomq.app.text import cut
+from echomq.protocol.checks import MAX_MS, MAX_PAYLOAD, MAX_SPAN_MS
 from echomq.protocol.errors import PayloadTooLargeError
 
 VERSION: Final = 1
@@ -71,9 +72,23 @@ def decode(payload: bytes) -> Envelope:
     except RecursionError:
         raise EnvelopeError("payload is not an envelope: nested too deeply") from None
     except Exception as error:  # noqa: BLE001  (bytes from anywhere: nothing in them may stop a worker)
-        raise EnvelopeError(f"payload is not an envelope: {error}") from None
+        raise EnvelopeError(f"payload is not an envelope: {cut(str(error))}") from None
     if envelope.v != VERSION:
-        raise EnvelopeError(f"payload is an envelope of version {envelope.v}; this worker reads version {VERSION}")
+        raise EnvelopeError(
+            f"payload is an envelope of version {cut(str(envelope.v), 20)}; this worker reads version {VERSION}"
+        )
     if envelope.codec is not None:
-        raise EnvelopeError(f"payload is encoded by the codec {envelope.codec!r}, which this worker does not have")
+        raise EnvelopeError(f"payload is encoded by the codec {cut(envelope.codec)!r}, which this worker does not have")
+    if (envelope.max_attempts or 0) > MAX_MS or (envelope.timeout_ms or 0) > MAX_SPAN_MS:
+        return _bounded(envelope)
     return envelope
+
+
+def _bounded(envelope: Envelope) -> Envelope:
+    """Numbers beyond what a server and a loop can count to mean as many as those can: no less than was asked for."""
+    most, timeout_ms = envelope.max_attempts, envelope.timeout_ms
+    return msgspec.structs.replace(
+        envelope,
+        max_attempts=most and min(most, MAX_MS),
+        timeout_ms=timeout_ms and min(timeout_ms, MAX_SPAN_MS),
+    )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Final
 
+from echomq.app.text import CUT
 from echomq.protocol.backoff import Exponential, delay_ms
 
 PATIENCE_S: Final = 300.0
@@ -39,7 +40,7 @@ class Patience:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known names that a wrong one was most likely meant to be, as text."""
+    """The known names that a wrong one was most likely meant to be, as text. Of a long one the beginning counts."""
     names = sorted(known)
-    close = get_close_matches(name, names, n=3, cutoff=0.5)
+    close = get_close_matches(name[:CUT], names, n=3, cutoff=0.5)
     return ", ".join(map(repr, close or names[:5])) or "none at all"

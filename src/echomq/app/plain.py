@@ -11,15 +11,17 @@ from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 
 import msgspec
 
+from echomq.app.text import cut
+
 _LEAVES: Final = frozenset({str, int, bool, type(None)})
 _CONTAINERS: Final[tuple[object, ...]] = (dict, list, tuple, Mapping, Sequence)
 
 _FIELDS: Final = ("__dataclass_fields__", "__attrs_attrs__")
 
 
-def is_loose(annotation: Any) -> bool:
+def is_loose(annotation: object) -> bool:
     """Whether an annotation leaves (part of) a value to what JSON makes of it: none, `Any`, `dict`, `list[Any]`..."""
-    if annotation is Any or annotation is object or annotation in _CONTAINERS:
+    if annotation is Any or annotation is object or any(annotation is each for each in _CONTAINERS):
         return True
     origin = get_origin(annotation)
     if origin is Annotated:
@@ -31,7 +33,11 @@ def is_loose(annotation: Any) -> bool:
 
 
 def altered(value: object) -> str | None:
-    """Why JSON would not carry `value` as it is, with the path inside it; None when it would."""
+    """Why JSON would not carry `value` as it is, with the path inside it; None when it would.
+
+    Tuples pass, and arrive as lists; so do enumerations of numbers and texts, which arrive as what they equal. What has
+    no equal in JSON (bytes, sets, dates, other enumerations) needs an annotation.
+    """
     return _altered(value, "", 0)
 
 
@@ -85,7 +91,7 @@ def enc_hook(value: object) -> object:
     raise TypeError(f"{kind.__module__}.{kind.__qualname__} is not JSON".removeprefix("builtins."))
 
 
-def dec_hook(kind: type[Any], value: object) -> object:
+def dec_hook(kind: type, value: object) -> object:
     """The way back, by the annotation `kind`."""
     if issubclass(kind, PurePath) and isinstance(value, str):
         return kind(value)
@@ -100,7 +106,7 @@ def reason(error: Exception) -> str:
     """Why a value could not be encoded or decoded, in a few words."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply, or holds itself"
-    return str(error) or type(error).__name__
+    return cut(str(error)) or type(error).__name__
 
 
 def _an(kind: type) -> str:
