@@ -18,7 +18,7 @@ from hypothesis.stateful import initialize, run_state_machine_as_test
 
 from echomq.protocol import admin, flows, jobs, lanes, repeat
 from support.machine import GROUPS, QUEUES, Bench, picks
-from support.rules_admin import AdminRules
+from support.rules_admin import AdminRules, keys_
 from support.rules_dead import DeadRules
 from support.rules_flows import FlowRules, Sprout, trees
 from support.rules_lanes import LaneRules
@@ -63,6 +63,15 @@ class Families(WorkRules, FlowRules, DeadRules):
 
 class Desk(WorkRules, AdminRules, DeadRules):
     """Settings, budgets and deduplication keys, and little else."""
+
+    @initialize(waiting=st.lists(st.tuples(picks, keys_), min_size=3, max_size=6), n=st.integers(1, 3))
+    def keys_are_taken(self, waiting: list[tuple[int, str]], n: int) -> None:
+        """Jobs with deduplication keys wait and are in hand, and a keeper holds one of them."""
+        for pick, key in waiting:
+            self.admit(pick, b"p", None, None, key, False, False, True)
+            self.bring(11 - pick, b"p")
+        self.shift([("stays", (b"", 0))] * n, elsewhere=False)
+        self.keep([("in hand", 0, 0)])
 
 
 ELSEWHERE = {"add", "add_bulk", "obliterate", "update_progress", "add_log", "logs", "lane_id"}

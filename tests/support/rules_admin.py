@@ -7,7 +7,7 @@ from hypothesis.stateful import rule
 
 from echomq.protocol import admin, admission, workers
 from echomq.protocol.admission import Dedup
-from support.machine import GROUPS, HOUR, KEYS, Bench, Holder, delays, holders, payloads, picks, plain
+from support.machine import GROUPS, HOUR, KEYS, MINTER, Bench, Holder, delays, holders, payloads, picks, plain
 from support.model import Span
 
 keys_ = st.sampled_from(KEYS)
@@ -92,6 +92,7 @@ class AdminRules(Bench):
         key=st.sampled_from([None, *KEYS, *KEYS]),
         windowed=st.booleans(),
         replace=st.booleans(),
+        fresh=st.sampled_from([True, True, False]),
     )
     def admit(
         self,
@@ -102,7 +103,10 @@ class AdminRules(Bench):
         key: str | None,
         windowed: bool,
         replace: bool,
+        fresh: bool,
     ) -> None:
+        if fresh and self.model.known(self.ids[pick]):
+            self.ids[pick] = MINTER.mint()
         job_id, model = self.ids[pick], self.model
         dedup = None if key is None else Dedup(key, HOUR if windowed else None, replace)
         self.step(
