@@ -168,7 +168,7 @@ async def test_a_claim_that_nobody_waits_for_is_handed_back(desk: Desk) -> None:
         (job_id,) = desk.enqueue(token=False)
         desk.server.freeze()
         beat = asyncio.ensure_future(consumer.beat())
-        await asyncio.sleep(0.05)
+        await until(lambda: consumer._turns.asking)
         stop = asyncio.ensure_future(consumer.stop(MINUTE))
         await asyncio.sleep(0)
         desk.server.thaw()

@@ -161,12 +161,19 @@ async def test_the_keeper_bears_a_server_that_goes_away(start_server, queue, cap
         async def handler(job: Claimed) -> None:
             await go.wait()
 
-        async with desk.consuming(handler, lease_ms=2_000, beat_ms=MINUTE) as consumer:
-            await until(lambda: deadline(desk, job_id))
+        keeper = LeaseKeeper(desk.dial)
+        async with desk.consuming(handler, lease_ms=20_000, beat_ms=50, keeper=keeper) as consumer:
+            await until(lambda: consumer.in_hand == 1)
+            before = deadline(desk, job_id)
             server.kill9()
+            with keeper._changed:  # half of the lease is over, a little early
+                keeper._due.update(dict.fromkeys(keeper._due, 0.0))
+                keeper._changed.notify()
             await until(lambda: any("leases" in r.getMessage() for r in caplog.records))
             server.start()
             desk.reconnect()
-            await until(lambda: deadline(desk, job_id) > desk.raw.now_ms())
+            await until(lambda: deadline(desk, job_id) > before)
             go.set()
             await until(lambda: consumer.tally.completed == 1)
+            assert lapses(desk, job_id) == 0
+        await keeper.stop()
