@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import queue as queues
 import signal
@@ -17,6 +18,7 @@ import pytest
 import echomq
 from echomq import EchoMQ, metrics
 from echomq.protocol.replies import State
+from support.embedded import alive
 from support.servers import Server, wait_until
 
 TASKS = """
@@ -41,6 +43,16 @@ def plain(seconds: float) -> None:
     time.sleep(seconds)
     print("ended", flush=True)
 
+@mq.job(name="unflushed")
+def unflushed(seconds: float) -> None:
+    print("never read")
+    time.sleep(seconds)
+
+@mq.job(name="flood")
+def flood(seconds: float) -> None:
+    print("never read" * 100_000)
+    time.sleep(seconds)
+
 @mq.job(name="borrowed")
 async def borrowed(seconds: float) -> None:
     print("started", flush=True)
@@ -52,13 +64,17 @@ async def borrowed(seconds: float) -> None:
 class Process:
     """`echomq worker` on the tasks above, and what it says."""
 
-    def __init__(self, folder: Path, server: Server, queue: str, *options: str) -> None:
+    def __init__(
+        self, folder: Path, server: Server, queue: str, *options: str, url: str | None = None, home: str = ""
+    ) -> None:
         (folder / "tasks.py").write_text(TASKS)
         source = str(Path(echomq.__file__).parents[1])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "echomq.cli", "worker", "tasks:mq", *options],
             cwd=folder,
-            env=os.environ | {"ECHOMQ_URL": server.url, "QUEUE": queue, "PYTHONPATH": source},
+            env=os.environ
+            | {"ECHOMQ_URL": server.url if url is None else url, "QUEUE": queue, "PYTHONPATH": source}
+            | ({"ECHOMQ_HOME": home} if home else {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -196,3 +212,77 @@ def test_a_worker_that_is_killed_leaves_its_job_in_hand(mq: EchoMQ, queue: str, 
     worker.signal(signal.SIGKILL)
     assert worker.wait() == -signal.SIGKILL
     assert mq.run(metrics.state(queue, job_id)) is State.ACTIVE
+
+
+@pytest.mark.parametrize(
+    ("name", "out"),
+    [("plain", ">&-"), ("plain", ">&- 2>&-"), ("unflushed", "| exec sleep 0"), ("flood", "| exec sleep 60")],
+    ids=["closed", "both closed", "broken", "full"],
+)
+def test_a_process_that_hands_back_ends_whatever_its_output_is(
+    mq: EchoMQ, server: Server, queue: str, tmp_path: Path, name: str, out: str
+) -> None:
+    (tmp_path / "tasks.py").write_text(TASKS)
+    job_id = send(mq, name, 60)
+    words = [sys.executable, "-m", "echomq.cli", "worker", "tasks:mq", "--grace", "0.2"]
+    script = f'{{ echo $$ >pid; exec "$@"; }} {out}' if out.startswith("|") else f'echo $$ >pid; exec "$@" {out}'
+    source = str(Path(echomq.__file__).parents[1])
+    environment = os.environ | {"ECHOMQ_URL": server.url, "QUEUE": queue, "PYTHONPATH": source, "PYTHONUNBUFFERED": ""}
+    command = ["/bin/bash", "-c", f"set -o pipefail; {script}".replace("$$", "$BASHPID"), "bash", *words]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True) as shell:
+        try:
+            wait_until(lambda: mq.run(metrics.state(queue, job_id)) is State.ACTIVE, what="the job in hand")
+            worker = int((tmp_path / "pid").read_text())
+            os.kill(worker, signal.SIGTERM)
+            wait_until(lambda: not alive(worker), seconds=20, what="the end of the worker")
+        finally:
+            os.killpg(shell.pid, signal.SIGKILL)
+    assert_handed_back(mq, queue, job_id)
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = int(next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt")), 16)
+    return bool(caught >> (number - 1) & 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which signals a process catches")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_worker_that_waits_for_a_frozen_server(
+    mq: EchoMQ, server: Server, start_server, queue: str, tmp_path: Path, number: int
+) -> None:
+    frozen = start_server()
+    frozen.freeze()
+    worker = Process(tmp_path, frozen, queue)
+    try:
+        wait_until(lambda: catches(worker.process.pid, signal.SIGTERM), what="the worker's handlers")
+        began = time.monotonic()
+        worker.signal(number)
+        assert worker.wait() == 0
+        assert time.monotonic() - began < 4  # a server has five seconds to answer
+    finally:
+        worker.close()
+        frozen.thaw()
+    assert "it was told to stop while it was connecting" in worker.log
+    assert "Traceback" not in worker.log
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which signals a process catches")
+def test_a_signal_ends_a_worker_that_waits_for_an_embedded_server(server: Server, queue: str, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    with (home / "start.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # somebody starts one, and never comes to an end
+        worker = Process(tmp_path, server, queue, url="", home=str(home))
+        try:
+            wait_until(lambda: (home / "users.lock").exists(), what="the worker's hold")
+            wait_until(lambda: catches(worker.process.pid, signal.SIGTERM), what="the worker's handlers")
+            began = time.monotonic()
+            worker.signal(signal.SIGTERM)
+            assert worker.wait() == 0
+            assert time.monotonic() - began < 10  # a server has a minute to start
+        finally:
+            worker.close()
+    assert "it was told to stop while it was connecting" in worker.log
+    assert "Traceback" not in worker.log

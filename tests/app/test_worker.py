@@ -154,6 +154,9 @@ def test_only_the_queues_that_it_is_told(mq: EchoMQ, queue: str) -> None:
     [
         ({"queues": ["maill"]}, r"no job is in queue 'maill'; there are jobs in 'mail'"),
         ({"queues": []}, "one queue or more"),
+        ({"queues": "mail"}, r"a list of names, not a text; write queues=\['mail'\]"),
+        ({"queues": ["mail", 5]}, "a list of names, not of int: 5"),
+        ({"concurrency": 100_001}, "concurrency must be from 1 to 100000, not 100001"),
         ({"concurrency": 0}, "concurrency"),
         ({"grace": timedelta(seconds=-1)}, "grace"),
         ({"lease": timedelta(0)}, "lease"),

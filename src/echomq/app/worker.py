@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
@@ -31,8 +31,10 @@ from echomq.runtime.runner import Router
 log: Final = logging.getLogger("echomq.worker")
 
 CONCURRENCY: Final = 10
+MAX_CONCURRENCY: Final = 100_000
 GRACE: Final = timedelta(seconds=30)
 PATIENCE: Final = timedelta(seconds=PATIENCE_S)
+_LAST_WORDS_S: Final = 2.0
 
 
 class Worker:
@@ -62,7 +64,7 @@ class Worker:
     ) -> None:
         self._mq = mq
         self._queues = _queues(mq, queues)
-        self._concurrency = integer("concurrency", concurrency, least=1)
+        self._concurrency = integer("concurrency", concurrency, least=1, most=MAX_CONCURRENCY)
         self._burst = burst
         self._events = events or mq.events
         self._grace_ms = first_ms("grace", grace)
@@ -70,6 +72,7 @@ class Worker:
         patience_s = first_ms("unknown_patience", unknown_patience) / 1_000
         self._dispatch = Dispatch(mq.jobs, Patience(patience_s))
         self._consumers: list[Consumer] = []
+        self._cut_short = False
         self._stopping: asyncio.Event | None = None
         self._at_once: asyncio.Event | None = None
 
@@ -95,19 +98,19 @@ class Worker:
         self._stopping.set()
 
     async def serve(self) -> None:
-        """Serves until `stop`, or until a burst is over. Raises when the server cannot be reached to begin with."""
+        """Serves until `stop`, or until a burst is over; told to stop while it still connects, it returns at once.
+
+        Raises what stands in the way when the server cannot be reached to begin with (`ConnectError`,
+        `EmbeddedServerError`, `FenceError`), and `JobDefinitionError` for annotations that no job can be run by.
+        """
         for job in self._mq.jobs.values():
             job.arguments  # noqa: B018  (refuses here what a job would otherwise fail with)
         self._stopping, self._at_once = asyncio.Event(), asyncio.Event()
         async with AsyncExitStack() as stack:
-            keeper = LeaseKeeper(self._mq.dial())
-            await keeper.start()
-            stack.push_async_callback(keeper.stop)
-            who, budget = identity(self._queues), Budget(self._concurrency)
-            self._consumers = [self._consumer(queue, keeper, who, budget) for queue in self._queues]
-            stack.push_async_callback(self._drain, self._at_once)
-            for consumer in self._consumers:
-                await consumer.start()
+            self._cut_short = not await self._opened(stack, self._stopping, self._at_once)
+            if self._cut_short:
+                log.info("it was told to stop while it was connecting")
+                return
             log.info("serving %s: %d jobs, %d at once", ", ".join(self._queues), len(self._mq.jobs), self._concurrency)
             await self._until_told(self._stopping)
 
@@ -116,7 +119,8 @@ class Worker:
 
         Either signal is a `stop`; in a thread that is not the main one there are none. Where jobs had to be handed
         back the process ends here and now, with exit code 0: what they left behind, such as a function in its
-        thread, would go on beside their next run.
+        thread, would go on beside their next run. It does so, too, when it was told to stop while it still connected:
+        the thread that waits for an embedded server would go on. Raises what `serve` raises.
         """
         # Not in `with`: leaving it waits for every thread.
         runner = asyncio.Runner(loop_factory=_loop_factory())
@@ -125,9 +129,35 @@ class Worker:
         except BaseException:
             runner.close()
             raise
-        if self._dispatch.in_threads or any(consumer.tally.released for consumer in self._consumers):
+        handed_back = any(consumer.tally.released for consumer in self._consumers)
+        if self._dispatch.in_threads or handed_back or self._cut_short:
             _end_process()
         runner.close()
+
+    async def _opened(self, stack: AsyncExitStack, stopping: asyncio.Event, at_once: asyncio.Event) -> bool:
+        """Opens everything, to be closed by `stack`; False when it was told to stop before that was done."""
+        opening = asyncio.ensure_future(self._open(stack, at_once))
+        told = asyncio.ensure_future(stopping.wait())
+        try:
+            done, _ = await asyncio.wait({opening, told}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            told.cancel()
+            opening.cancel()
+            # No longer: a thread that starts an embedded server cannot be told.
+            await asyncio.wait({opening, told}, timeout=_LAST_WORDS_S)
+        if opening in done:
+            opening.result()
+        return opening in done
+
+    async def _open(self, stack: AsyncExitStack, at_once: asyncio.Event) -> None:
+        keeper = LeaseKeeper(self._mq.dial())
+        await keeper.start()
+        stack.push_async_callback(keeper.stop)
+        who, budget = identity(self._queues), Budget(self._concurrency)
+        self._consumers = [self._consumer(queue, keeper, who, budget) for queue in self._queues]
+        stack.push_async_callback(self._drain, at_once)
+        for consumer in self._consumers:
+            await consumer.start()
 
     def _consumer(self, queue: str, keeper: LeaseKeeper, who: Identity, budget: Budget) -> Consumer:
         return Consumer(
@@ -209,8 +239,12 @@ def _queues(mq: EchoMQ, wanted: Iterable[str] | None) -> tuple[str, ...]:
         raise InvalidInputError("this EchoMQ has no jobs yet: decorate a function with @mq.job")
     if wanted is None:
         return known
+    if isinstance(wanted, str):
+        raise InvalidInputError(f"queues must be a list of names, not a text; write queues=[{wanted!r:.200}]")
     queues = tuple(dict.fromkeys(wanted))
     for queue in queues:
+        if not isinstance(queue, str):
+            raise InvalidInputError(f"queues must be a list of names, not of {type(queue).__name__}: {queue!r:.200}")
         if queue not in known:
             raise InvalidInputError(f"no job is in queue {queue!r}; there are jobs in {nearest(queue, known)}")
     if not queues:
@@ -227,7 +261,16 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _end_process() -> None:
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(0)
+    """Ends the process with code 0, whatever its streams are: closed, broken, full or held by a thread that hangs."""
+    try:
+        last_words = threading.Thread(target=_flush, daemon=True)
+        last_words.start()
+        last_words.join(_LAST_WORDS_S)
+    finally:
+        os._exit(0)
+
+
+def _flush() -> None:
+    for flush in (logging.shutdown, *(stream.flush for stream in (sys.stdout, sys.stderr) if stream is not None)):
+        with suppress(Exception):
+            flush()

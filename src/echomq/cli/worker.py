@@ -49,9 +49,10 @@ def worker(
     """Run the jobs of an app: one process claims, retries, recurs and recovers, with no scheduler beside it.
 
     The first SIGTERM or SIGINT ends it gracefully: no new jobs, --grace seconds for the running ones, then they are
-    handed back with no attempt spent. A second signal hands them back at once.
+    handed back with no attempt spent. A second signal hands them back at once. While it still connects one is enough.
 
-    Exit codes: 0 stopped, or the burst is over; 1 the server cannot be reached; 2 something is written wrongly.
+    Exit codes: 0 stopped, also while it connects, or the burst is over; 1 the server cannot be reached; 2 something is
+    written wrongly.
 
     \b
     Examples:
