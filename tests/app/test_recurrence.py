@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from datetime import timedelta
 
@@ -61,6 +63,36 @@ def test_the_first_run_is_at_once_or_when_asked_for(
     with server.client() as client:
         score = float(client.execute("ZSCORE", f"emq:{{{queue}}}:repeat", "digest"))
     assert before + ms <= score <= after + ms
+
+
+WRONG_CLOCK = """
+import asyncio, sys
+from time import time_ns
+from echomq.identity import minter
+
+wrong_ns = int(sys.argv[3]) * 1_000_000_000
+minter.time_ns = lambda: time_ns() + wrong_ns
+from echomq import EchoMQ, Worker
+
+mq = EchoMQ(sys.argv[1], default_queue=sys.argv[2])
+
+@mq.job
+async def digest() -> None:
+    print("ran", flush=True)
+    worker.stop()
+
+worker = Worker(mq)
+digest.every(hours=2, name="digest").register()
+worker.run()
+"""
+
+
+@pytest.mark.parametrize("wrong_s", [-3_600, 3_600])
+def test_the_first_occurrence_comes_at_once_though_the_clock_of_the_host_is_wrong(
+    server: Server, queue: str, wrong_s: int
+) -> None:
+    words = [sys.executable, "-c", WRONG_CLOCK, server.url, queue, str(wrong_s)]
+    assert subprocess.run(words, check=True, timeout=30, capture_output=True, text=True).stdout == "ran\n"
 
 
 def test_wrong_arguments_register_nothing(mq: EchoMQ, queue: str) -> None:

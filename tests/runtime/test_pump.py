@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from echomq.identity.errors import InvalidInputError
@@ -55,6 +58,36 @@ async def test_a_host_whose_clock_is_fast_fires_nothing_early(desk: Desk) -> Non
     async with aconnect(desk.server.url) as conn:
         assert await Recurrences(desk.queue).fire(conn, desk.raw.now_ms() + 60 * MINUTE) == 0
     assert desk.size("pending") == 0
+
+
+BEAT = """
+import asyncio, sys
+from time import time_ns
+from echomq.identity import minter
+
+wrong_ns = int(sys.argv[3]) * 1_000_000
+minter.time_ns = lambda: time_ns() + wrong_ns
+from echomq.runtime import Dial, Pump
+
+async def main():
+    pump = Pump(Dial(sys.argv[1]), sys.argv[2])
+    await pump.beat()
+    await pump.stop()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("wrong_ms", [-60 * MINUTE, 60 * MINUTE])
+def test_a_host_whose_clock_is_wrong_fires_what_is_due_and_no_more(desk: Desk, wrong_ms: int) -> None:
+    now = desk.raw.now_ms()
+    desk.recur("due", 60 * MINUTE, now - 10)
+    desk.recur("later", 60 * MINUTE, now + 30 * MINUTE)
+    # In a process of its own: ids of a fast clock would be ahead in all the tests that follow.
+    subprocess.run([sys.executable, "-c", BEAT, desk.server.url, desk.queue, str(wrong_ms)], check=True, timeout=30)
+    assert desk.size("pending") == 1
+    assert int(desk.raw.execute("ZSCORE", desk.key("repeat"), "due")) == now - 10 + 60 * MINUTE
+    assert int(desk.raw.execute("ZSCORE", desk.key("repeat"), "later")) == now + 30 * MINUTE
 
 
 async def test_the_sweep_alone_buries_at_the_first_lapse(desk: Desk) -> None:

@@ -29,8 +29,11 @@ class Recurrence(Generic[P]):
     def register(self, *args: P.args, **kwargs: P.kwargs) -> Registration:
         """Registers it, or brings the registration of that name up to date; says which.
 
-        The next run stays unless the period changes. Each occurrence is a fresh job with these arguments; a
-        time when no worker ran leaves no backlog.
+        The next run stays unless the period changes; a first one is `first_in` after the server's now (protocol §9).
+        Each occurrence is a fresh job with these arguments; a time when no worker ran leaves no backlog.
+
+        Raises as `enqueue` does: `TypeError` and `InvalidInputError` before anything is sent, then `WireError` or
+        `ServerError`.
         """
         call = self._upsert(self._job.payload(args, kwargs))
         self._job.mq.warn_on_a_loop("register")

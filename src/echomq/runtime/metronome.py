@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from echomq.identity.errors import EchoMQError
-from echomq.identity.minter import wall_clock_ms
 from echomq.protocol.call import Call, Reply
 from echomq.protocol.checks import integer
 from echomq.protocol.keys import check_queue, keys
@@ -125,7 +124,7 @@ class Metronome(Loop):
             self._legs.go(conn, loop.time())
             self._beat_at = loop.time() + self._beat_ms / 1_000
         await promote_due(conn, self.queue, self._batch)
-        await self._recurrences.fire(conn, wall_clock_ms())
+        await self._recurrences.fire(conn, await conn.run(_clock(self.queue)))
         sent_at = loop.time()
         now_ms, *found = await conn.run_many([_clock(self.queue), *self._heads])
         failure = next((each for each in (now_ms, *found) if isinstance(each, EchoMQError)), None)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from echomq.identity.errors import EchoMQError
-from echomq.identity.minter import mint, wall_clock_ms
+from echomq.identity.minter import mint
 from echomq.protocol import jobs, repeat
 from echomq.protocol.checks import integer
+from echomq.protocol.discover import clock
 from echomq.protocol.errors import ServerError
 from echomq.protocol.keys import check_queue
 from echomq.protocol.repeat import Due, Fired, Firing
@@ -97,13 +98,13 @@ class Pump(Loop):
         return f"{self._queue}:pump"
 
     async def beat(self) -> None:
-        """Promote until nothing is due, fire what is due on this host's clock (the server holds the line), deliver.
+        """Promote until nothing is due, fire what is due by the server's clock, deliver.
 
         Every thirtieth beat also looks at the morgue.
         """
         conn = await self.conn()
         await promote_due(conn, self._queue, self._batch)
-        await self._recurrences.fire(conn, wall_clock_ms())
+        await self._recurrences.fire(conn, await conn.run(clock()))
         await self.outbox.deliver(conn)
         if self._count % RETAIN_BEATS == 0:
             await self._retention.apply(conn)
