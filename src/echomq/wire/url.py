@@ -18,6 +18,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from echomq.identity.errors import InvalidInputError
 
 DEFAULT_PORT: Final = 6379
+MAX_DATABASE: Final = 2**31 - 1
+"""What SELECT can count to; how many a server has is for its own settings."""
 
 _PLAIN: Final = ("valkey", "redis")
 _SECURE: Final = ("valkeys", "rediss")
@@ -156,9 +158,10 @@ def _database(path: str, options: dict[str, str], shown: str) -> int:
     if len(stated) > 1:
         raise InvalidInputError(f"{shown!r} names two databases: use either /0 or ?db=0")
     text = stated.pop() if stated else "0"
-    if not (text.isascii() and text.isdigit()):
-        raise InvalidInputError(f"{shown!r}: database {text!r} must be a number, 0 or more")
-    return int(text)
+    digits = text.lstrip("0") or "0"
+    if not (text.isascii() and text.isdigit()) or len(digits) > 10 or int(digits) > MAX_DATABASE:
+        raise InvalidInputError(f"{shown!r}: database {text[:40]!r} must be a number from 0 to {MAX_DATABASE}")
+    return int(digits)
 
 
 def _tls(options: dict[str, str], shown: str) -> TLS:
