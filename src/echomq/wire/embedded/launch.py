@@ -13,6 +13,7 @@ from pathlib import Path
 from echomq.protocol.errors import EmbeddedServerError
 from echomq.wire.embedded import explain, locks, probe, supervisor
 from echomq.wire.embedded.binary import find_binary
+from echomq.wire.embedded.descriptors import open_lifted
 from echomq.wire.embedded.folder import Folder, unusable
 
 __all__ = ["IDLE_VARIABLE", "START_S", "ensure_running", "idle_s"]
@@ -163,7 +164,7 @@ def _launch(folder: Folder, start_fd: int, *, durable: bool) -> _Report:
         program = [_python(), "-I", "-S", supervisor.__file__]
         reader, writer = locks.remembered_pipe()
         supervisor.keep_short(str(folder.supervisor_log))
-        log_fd = supervisor.open_lifted(str(folder.supervisor_log), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        log_fd = open_lifted(str(folder.supervisor_log), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         with os.fdopen(log_fd, "ab") as log:
             offset = log.seek(0, os.SEEK_END)
             words = [str(folder.home), folder.socket, binary, str(start_fd), str(writer)]

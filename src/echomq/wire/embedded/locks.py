@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from echomq.protocol.errors import EmbeddedServerError
+from echomq.wire.embedded.descriptors import lifted_pipe, open_lifted
 from echomq.wire.embedded.folder import Folder, unusable
-from echomq.wire.embedded.supervisor import lifted_pipe, open_lifted
 
 __all__ = ["close", "drop", "hold", "is_held", "remembered_pipe", "try_start_lock"]
 

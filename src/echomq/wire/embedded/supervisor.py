@@ -86,34 +86,10 @@ def server_arguments(home: str, socket: str, *, durable: bool) -> list[str]:
     return [word for name, value in settings.items() for word in (f"--{name}", value)]
 
 
-def lifted(fd: int) -> int:
-    """`fd`, moved above the three standard files: where one of those is closed, a new file gets its number.
-
-    What is started later puts its own standard files there, over whatever lies in the place.
-    """
-    if fd > 2:
-        return fd
-    try:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
-    finally:
-        os.close(fd)
-
-
-def open_lifted(path: str, flags: int) -> int:
-    """A private file, opened above the three standard ones."""
-    return lifted(os.open(path, flags, 0o600))
-
-
-def lifted_pipe() -> tuple[int, int]:
-    """A pipe above the three standard files."""
-    reader, writer = os.pipe()  # both first: else the second might get the number that the first has left
-    return lifted(reader), lifted(writer)
-
-
 def write_whole(path: str, text: str) -> None:
     """Replace a small file in one step, so that a reader never sees half of it."""
     new = f"{path}.{os.getpid()}"
-    fd = open_lifted(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         os.write(fd, text.encode("utf-8", "replace"))
     finally:
@@ -169,7 +145,7 @@ def keep_short(log: str) -> None:
 
 
 def _fill_standard_files() -> None:
-    """Nothing for those that are closed: the server's own files must not get their numbers, and its words with them."""
+    """Nothing for those that are closed: no other file may get their numbers, and the server's words with them."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(fd, True)
     os.close(fd)
@@ -238,7 +214,8 @@ class Supervisor:
 
     def run(self) -> str:
         """Own a server until it ends; the answer is empty, or why it could not run. For the main thread."""
-        wake, waker = lifted_pipe()
+        _fill_standard_files()
+        wake, waker = os.pipe()
         os.set_blocking(waker, False)
         os.set_blocking(wake, False)
         before_mask = signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the starter's thread may have had one
@@ -304,8 +281,8 @@ class Supervisor:
 
     def _start_or_explain(self) -> str:
         write_whole(self._path(SUPERVISOR_PID), f"{os.getpid()}\n{os.uname().nodename}\n")
-        self._users_fd = open_lifted(self._path(USERS_LOCK), os.O_RDWR | os.O_CREAT)
-        server_fd = open_lifted(self._path(SERVER_LOCK), os.O_RDWR | os.O_CREAT)
+        self._users_fd = os.open(self._path(USERS_LOCK), os.O_RDWR | os.O_CREAT, 0o600)
+        server_fd = os.open(self._path(SERVER_LOCK), os.O_RDWR | os.O_CREAT, 0o600)
         if not self._await_old_server(server_fd):
             pid = read_pid(self._path(SERVER_PID))
             return f"an older server (pid {pid or 'unknown'}) still holds the folder; stop it and try again"
@@ -355,7 +332,6 @@ class Supervisor:
         try:
             os.setsid()  # a terminal's Ctrl-C reaches the supervisor only
             os.umask(0o077)
-            _fill_standard_files()
             os.set_inheritable(server_fd, True)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGHUP, signal.SIG_DFL)
