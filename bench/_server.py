@@ -51,13 +51,25 @@ class Client:
         return reply
 
     def calls(self) -> dict[str, int]:
-        """Calls of each command so far that clients sent (not those of scripts)."""
+        """Calls of each command so far, those inside scripts too."""
         out: dict[str, int] = {}
         for line in self.execute("INFO", "commandstats").decode().splitlines():
             if line.startswith("cmdstat_"):
                 name, stats = line[8:].split(":", 1)
                 out[name] = int(stats.split("calls=")[1].split(",")[0])
         return out
+
+    def seen_until(self, word: str) -> list[bytes]:
+        """The commands that this connection, in MONITOR, has seen up to one that says `word`."""
+        seen: list[bytes] = []
+        while True:
+            line = self._reader.gets()
+            if line is False:
+                self._reader.feed(self._socket.recv(1 << 16))
+            elif word.encode() in line:
+                return seen
+            else:
+                seen.append(line)
 
 
 class Server:
