@@ -53,6 +53,7 @@ class EchoMQ:
     `.echomq` in the project); `durable` asks that one for an fsync on every write. Nothing is connected
     before it is used. It may be used from any thread, on any event loop, and in a forked child. With `events` what
     happens to each job is published, by senders and workers, for `echomq.events` (protocol §10): a command more a job.
+    `max_payload`, in bytes, bounds what one job carries. `InvalidInputError` for a wrong URL, name or number.
     """
 
     def __init__(
@@ -120,8 +121,8 @@ class EchoMQ:
         """Makes a function a job: `@mq.job`, or `@mq.job(queue="mail", max_attempts=5)`.
 
         `name` is what payloads carry: by default `module.function`; give one of your own if the function may
-        move while jobs wait. After `max_attempts` failures a job is buried; `backoff` is the wait before each
-        retry.
+        move while jobs wait. After `max_attempts` failures a job is buried; `backoff` gives the wait before each
+        retry in milliseconds, on the server's clock. `JobDefinitionError` for a function that cannot be a job.
         """
         decorate = JobDecorator(self, name, queue, max_attempts, backoff)
         return decorate if function is None else decorate(function)
@@ -137,35 +138,49 @@ class EchoMQ:
         self._jobs[job.name] = job
 
     def connection(self) -> Connector:
-        """The app's blocking connector, for the verbs: `mq.connection().run(metrics.counts("mail"))`."""
+        """The app's blocking connector, for the verbs: `mq.connection().run(metrics.counts("mail"))`.
+
+        One for all threads, opened by the first use: `ConnectError` (`EmbeddedServerError` for the embedded server)
+        when there is no connection, `FenceError` when the server speaks another version (protocol §11).
+        """
         return self._connections.blocking()
 
     async def aconnection(self) -> AsyncConnector:
-        """The app's connector on the running loop."""
+        """The app's connector on the running loop: one a loop, closed when that ends. Raises as `connection` does."""
         return await self._connections.awaited()
 
     def dial(self) -> Dial:
-        """The app's server, for loops and connectors of your own."""
+        """The app's server, for loops and connectors of your own, such as a `Consumer`. Nothing is connected by it."""
         # Imported when used: a program that only sends has no loops.
         from echomq.runtime.dial import Dial
 
         return Dial(self._connections.source, fence=self._fence)
 
     def use_server(self, url: str) -> None:
-        """Uses another server from now on; to be called before anything is sent."""
+        """Uses another server from now on; to be called before anything is sent.
+
+        `InvalidInputError` for a URL that is none. Awaited connectors that are open stay with their loops.
+        """
         self._connections.close()
         self._connections = Connections(url, None, False, self._fence)
 
     def run(self, call: Call[T] | Plan[T]) -> T:
-        """Runs a verb: `mq.run(repeat.cancel("mail", "digest"))`."""
+        """Runs a verb: `mq.run(repeat.cancel("mail", "digest"))` (protocol §5 to §9).
+
+        Raises what `connection` raises, a `ServerError` when the server refused the verb, and another `WireError` when
+        there was no answer: `DisconnectedError.sent` says whether it may have run all the same.
+        """
         return self.connection().run(call)
 
     async def arun(self, call: Call[T] | Plan[T]) -> T:
-        """Runs a verb, awaited."""
+        """`run`, awaited. Verbs that are awaited at the same time travel in one flight."""
         return await (await self.aconnection()).run(call)
 
     def admit(self, name: str, queue: str, payload: bytes, options: Options) -> Admitted:
-        """Sends a payload under a fresh id; the answer has it, or that of the living job that holds the key."""
+        """Sends a payload under a fresh id; the answer has it, or that of the living job that holds the key.
+
+        Raises as `run` does; an error without an answer has a note with the id that was sent (protocol §1).
+        """
         return self.run(_admission(name, queue, payload, options, events=self.events))
 
     async def aadmit(self, name: str, queue: str, payload: bytes, options: Options) -> Admitted:
@@ -173,11 +188,17 @@ class EchoMQ:
         return await self.arun(_admission(name, queue, payload, options, events=self.events))
 
     def lane(self, name: str, *, queue: str | None = None) -> Lane:
-        """A lane of a queue, the app's default queue unless named: `mq.lane("acme", queue="mail").limit(5)`."""
+        """A lane of a queue, the app's default queue unless named: `mq.lane("acme", queue="mail").limit(5)`.
+
+        `InvalidInputError` for a name that is not printable text (protocol §6). Nothing is sent.
+        """
         return Lane(self, name, self.default_queue if queue is None else queue)
 
     def cancel(self, job_id: str, *, queue: str | None = None, reason: str = "cancelled") -> Cancellation:
-        """Cancels a job by its id, in the app's default queue unless named; see `Job.cancel`."""
+        """Cancels a job by its id, in the app's default queue unless named; see `Job.cancel` (protocol §7).
+
+        `IdError` for what is no job's id, before anything is sent; then it raises as `run` does.
+        """
         call = admin.cancel_job(self.default_queue if queue is None else queue, job_id, reason=reason)
         self.warn_on_a_loop("cancel")
         return self.run(call)
