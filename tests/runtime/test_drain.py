@@ -131,8 +131,12 @@ async def test_a_second_stop_hands_back_at_once(desk: Desk) -> None:
 
 async def test_a_function_in_its_thread_is_handed_back_last(desk: Desk) -> None:
     plain, coroutine = desk.enqueue("plain"), desk.enqueue("coroutine")
-    go = threading.Event()
+    go, awaited = threading.Event(), threading.Event()
     order: list[str] = []
+
+    async def forever() -> None:
+        awaited.set()
+        await asyncio.Event().wait()
 
     def handler(job: Claimed) -> object:
         if job.payload == b"plain":
@@ -142,6 +146,7 @@ async def test_a_function_in_its_thread_is_handed_back_last(desk: Desk) -> None:
 
     async with desk.consuming(handler, concurrency=2) as consumer:
         await until(lambda: consumer.in_hand == 2)
+        await until(awaited.is_set)  # its own thread is done with it
         await until(lambda: desk.size("active") == 2)
         channel = desk.server.client()
         channel.execute("CONFIG", "SET", "slowlog-log-slower-than", "0")
