@@ -142,7 +142,7 @@ async def test_a_function_in_its_thread_is_handed_back_last(desk: Desk) -> None:
         if job.payload == b"plain":
             go.wait(30)
             return None
-        return asyncio.Event().wait()
+        return forever()
 
     async with desk.consuming(handler, concurrency=2) as consumer:
         await until(lambda: consumer.in_hand == 2)
