@@ -126,7 +126,8 @@ def test_what_is_due_or_lapsed_waits_too(ops: Any, open_shop: Callable[[str], An
     due, lapsed, laned = (open_shop(f"{queue}-{n}") for n in range(3))
     due.overdue()
     lapsed.put()
-    lapsed.run(jobs.claim(lapsed.queue, lease_ms=1))
+    job = lapsed.run(jobs.claim(lapsed.queue))
+    lapsed.raw.execute("ZADD", lapsed.keys.active, lapsed.raw.now_ms() - 1, job.id)
     laned.lane("acme")
     told = {each["queue"]: each["code"] for each in ops("health", "--json").json["queues"]}
     assert told == {due.queue: 3, lapsed.queue: 3, laned.queue: 3}
