@@ -51,6 +51,8 @@ def test_a_text_names_a_lane_by_63_bits_of_its_hash() -> None:
     assert lanes.lane_id("acme") == "LAN" + base62.encode(int(sha256(b"acme").hexdigest(), 16) >> 193)
     assert lanes.lane_id("acme") == "LAN5aRRQoeZFSa"
     assert len({lanes.lane_id(str(n)) for n in range(1_000)}) == 1_000
+    for name in ("山田\u3000太郎", "a\u00a0b", "👩\u200d🚀"):
+        assert lanes.lane_id(name) == "LAN" + base62.encode(int(sha256(name.encode()).hexdigest(), 16) >> 193)
     assert lanes.lane_id("größe") == "LAN" + base62.encode(int(sha256("größe".encode()).hexdigest(), 16) >> 193)
 
 

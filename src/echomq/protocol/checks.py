@@ -97,6 +97,13 @@ def name_of(what: str, value: str) -> str:
     """A name that becomes part of a key: printable text, not empty."""
     if not isinstance(value, str):
         raise InvalidInputError(f"{what} must be str, not {type(value).__name__}: {value!r}")
-    if not value or not value.isprintable():
+    if not value or not (value.isprintable() or _prints(value)):
         raise InvalidInputError(f"{what} {value!r} must be printable text, at least one character")
     return value
+
+
+def _prints(text: str) -> bool:
+    """Whether people write it so: Python counts the spaces of other scripts, and joiners, as unprintable."""
+    from unicodedata import category
+
+    return all(char.isprintable() or category(char) in ("Zs", "Cf") for char in text)
