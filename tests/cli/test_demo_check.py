@@ -7,6 +7,7 @@ import os
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -164,9 +165,19 @@ def test_a_named_folder_is_taken_whole(tmp_path: Path) -> None:
     assert len(list_files(tmp_path).files) == 1
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_folder_that_cannot_be_read_is_said(files: Path) -> None:
-    closed = files / "closed"
-    closed.mkdir(0)
-    assert [text.partition(":")[0] for text in list_files(files).unreadable] == [str(closed)]
-    closed.chmod(0o700)
+def test_a_folder_that_cannot_be_read_is_said() -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        closed = folder / "closed"
+        closed.mkdir(0)
+        root = os.geteuid() == 0
+        if root:
+            os.seteuid(65534)  # root reads everything; nobody does not
+        try:
+            unreadable = list_files(folder).unreadable
+        finally:
+            if root:
+                os.seteuid(0)
+            closed.chmod(0o700)
+        assert [text.partition(":")[0] for text in unreadable] == [str(closed)]
