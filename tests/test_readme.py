@@ -79,18 +79,19 @@ def test_every_other_program_runs_as_pasted(program: str, here: Path) -> None:
 
 def test_a_handler_that_bears_a_second_run_bears_it() -> None:
     import sqlite3
+    from contextlib import closing
 
     (program,) = programs(ROOT / "docs" / "guarantees.md")
     names: dict[str, object] = {}
     exec(program, names)
     credit = names["credit"]
     assert callable(credit)
-    db = sqlite3.connect(":memory:")
-    db.executescript("CREATE TABLE credited (order_id TEXT UNIQUE); CREATE TABLE account (id TEXT, cents INT)")
-    db.execute("INSERT INTO account VALUES ('ada', 0)")
-    for _ in range(2):
-        credit(db, "order 7", "ada", 250)
-    assert db.execute("SELECT cents FROM account").fetchone() == (250,)
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript("CREATE TABLE credited (order_id TEXT UNIQUE); CREATE TABLE account (id TEXT, cents INT)")
+        db.execute("INSERT INTO account VALUES ('ada', 0)")
+        for _ in range(2):
+            credit(db, "order 7", "ada", 250)
+        assert db.execute("SELECT cents FROM account").fetchone() == (250,)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
