@@ -141,3 +141,21 @@ async def test_one_that_finds_all_slots_taken_listens_all_the_same(desks: list[D
         desks[1].enqueue()
         await until(lambda: late.tally.completed == 1)
         assert busy.tally.completed < 300, "it waited for the backlog"
+
+
+async def test_a_queue_that_never_had_a_slot_fires_its_recurrences_on_time(desks: list[Desk]) -> None:
+    busy, clock = desks[:2]
+    busy.enqueue(count=1)
+    hall, budget = Hall(), Budget(1)
+    async with AsyncExitStack() as stack:
+        await serve(stack, [busy], hall, budget)
+        await until(lambda: hall.running.total() == 1)  # the one slot is taken, and stays so
+        await stack.enter_async_context(clock.consuming(hall.handler(1), concurrency=1, beat_ms=50, budget=budget))
+        now_ms = clock.raw.execute("TIME")
+        first = int(now_ms[0]) * 1_000
+        clock.raw.execute("HSET", clock.key("repeat:tick"), "every_ms", "100", "template", "p")
+        clock.raw.execute("ZADD", clock.key("repeat"), first, "tick")
+        await until(lambda: clock.size("pending") >= 3, "three occurrences")
+        clock.raw.execute("DEL", clock.key("repeat"), clock.key("repeat:tick"))
+        hall.go.set()
+        await until(lambda: clock.size("pending") == 0 and clock.size("active") == 0)

@@ -45,14 +45,18 @@ class Timekeeper:
         The reply left after its `now_ms`, so a clock set by its arrival is never ahead of the server's, and behind
         it by the way back. The best of all replies is kept, as far as clocks drift and as this reply allows it.
         """
-        low = claims.now_ms - received_at * 1_000
-        high = claims.now_ms + 1 - sent_at * 1_000
-        kept = self._ahead_ms - DRIFT * (received_at - self._learnt_at) * 1_000
-        self._ahead_ms = min(max(low, kept), high)
-        self._learnt_at = received_at
+        self.set_clock(claims.now_ms, sent_at, received_at)
         self.next_ms = claims.next_at_ms
         if self.next_ms != self.stuck_ms:
             self.stuck_ms = None
+
+    def set_clock(self, now_ms: int, sent_at: float, received_at: float) -> None:
+        """Take the server's clock from a reply that told it."""
+        low = now_ms - received_at * 1_000
+        high = now_ms + 1 - sent_at * 1_000
+        kept = self._ahead_ms - DRIFT * (received_at - self._learnt_at) * 1_000
+        self._ahead_ms = min(max(low, kept), high)
+        self._learnt_at = received_at
 
     def server_ms(self, at: float) -> int:
         """The server's clock at `at`; never ahead of it."""
@@ -60,8 +64,9 @@ class Timekeeper:
 
     @property
     def waiting(self) -> bool:
-        """Whether a run-at is known that is worth a timer."""
-        return self.next_ms is not None and self.next_ms != self.stuck_ms and not self.yields
+        """Whether a run-at is known that is worth a timer, and a clock to hold it against."""
+        known = self.next_ms is not None and self._ahead_ms > float("-inf")
+        return known and self.next_ms != self.stuck_ms and not self.yields
 
     def due(self, at: float) -> bool:
         """Whether the next run-at has come at `at`."""

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from echomq.identity.errors import EchoMQError
 from echomq.protocol import jobs
 from echomq.protocol.call import Call, Reply
+from echomq.protocol.discover import clock
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import Claimed, Claims, Idle, Sweep, as_list, unexpected
 from echomq.runtime.budget import Budget
@@ -67,6 +68,7 @@ class Turns:
         self._sweep = jobs.sweep(queue, max_stalled=max_stalled, limit=LIMIT)
         self._promote = jobs.promote(queue, batch)
         self._heads = heads(queue)
+        self._clock = clock()
         self._share = concurrency if concurrency < PIPELINE else min((concurrency + 1) // 2, MOST)
         self.worth = (1, (self._share + 1) // 2)
         """How many finished jobs are worth a flight, and a second one beside it."""
@@ -170,6 +172,7 @@ class Turns:
             flight.add(conn, jobs.claim_many(self._queue, free, lease_ms=self._lease_ms))
         elif looks:
             flight.looked = True
+            flight.add(conn, self._clock)
             for call in self._heads:
                 flight.add(conn, call)
         if looks:
@@ -213,6 +216,7 @@ class Turns:
                     self.worked = True
                     start(claims.jobs)
         elif flight.looked and failure is None:
+            time.set_clock(cast("int", next(left)), flight.sent_at, now)
             time.next_ms = min((head for head in left if head is not None), default=None)
         if failure is not None:
             self.hungry = self.unknown = True
