@@ -89,8 +89,9 @@ def test_a_server_without_hello_is_told_what_is_needed(start_server: StartServer
 
 def test_a_server_that_is_full_says_so(start_server: StartServer) -> None:
     server = start_server(options=["--maxclients", "1"])
-    with server.client():
+    with server.client() as client:
         by_both(server.url, ConnectError, "maxclients")
+        client.execute("CONFIG", "SET", "maxclients", "100")  # for the check after the test
 
 
 def test_a_database_is_selected(server: Server) -> None:
