@@ -1,6 +1,12 @@
 """Every error that EchoMQ raises, in public; `EchoMQError` is the root of them all."""
 
-from echomq.app.errors import BlockingCallWarning, EnvelopeError, JobDefinitionError, SerializationError
+from echomq.app.errors import (
+    BlockingCallWarning,
+    EnqueueManyError,
+    EnvelopeError,
+    JobDefinitionError,
+    SerializationError,
+)
 from echomq.protocol.errors import (
     ConnectError,
     DisconnectedError,
@@ -11,6 +17,7 @@ from echomq.protocol.errors import (
     InvalidInputError,
     KindError,
     LockedError,
+    NativeMissingError,
     OverloadedError,
     PayloadTooLargeError,
     QueueNameError,
@@ -29,6 +36,7 @@ __all__ = [
     "DisconnectedError",
     "EchoMQError",
     "EmbeddedServerError",
+    "EnqueueManyError",
     "EnvelopeError",
     "FenceError",
     "IdError",
@@ -36,6 +44,7 @@ __all__ = [
     "JobDefinitionError",
     "KindError",
     "LockedError",
+    "NativeMissingError",
     "OverloadedError",
     "PayloadTooLargeError",
     "QueueNameError",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
+from echomq.app.bound import Bound, Shipment
 from echomq.app.connections import Connections
 from echomq.app.errors import BlockingCallWarning, JobDefinitionError
 from echomq.app.job import CoroutineJob, JobFunction, JobOptions, PlainJob, check_function
@@ -33,6 +34,7 @@ from echomq.wire.options import FENCE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from echomq.app.handles import Job
     from echomq.runtime.dial import Dial
     from echomq.wire import AsyncConnector, Connector
 
@@ -187,6 +189,36 @@ class EchoMQ:
         """`admit`, awaited."""
         return await self.arun(_admission(name, queue, payload, options, events=self.events))
 
+    def enqueue_many(self, calls: Iterable[Bound[R]]) -> list[Job[R]]:
+        """Sends many jobs: `mq.enqueue_many(send.s(to) for to in everybody)`, one handle a call, in their order.
+
+        Some thousands travel in one flight, and an iterable of any length is taken as it goes. All are tried:
+        `EnqueueManyError` has what was sent and what was not. What the iterable raises ends it; before the first
+        flight it comes through as it is.
+        """
+        self.warn_on_a_loop("enqueue_many")
+        shipment = Shipment(self, calls)
+        for flight in shipment.flights():
+            connector = self.connection()
+            for place in flight.land(connector.run_many(flight.calls)):
+                flight.sent_again(place, self._tried(flight.bounds[place]))
+            if told := flight.tell():
+                connector.run_many(told)
+            shipment.done(flight)
+        return shipment.result()
+
+    async def aenqueue_many(self, calls: Iterable[Bound[R]]) -> list[Job[R]]:
+        """`enqueue_many`, awaited."""
+        shipment = Shipment(self, calls)
+        for flight in shipment.flights():
+            connector = await self.aconnection()
+            for place in flight.land(await connector.run_many(flight.calls)):
+                flight.sent_again(place, await self._atried(flight.bounds[place]))
+            if told := flight.tell():
+                await connector.run_many(told)
+            shipment.done(flight)
+        return shipment.result()
+
     def lane(self, name: str, *, queue: str | None = None) -> Lane:
         """A lane of a queue, the app's default queue unless named: `mq.lane("acme", queue="mail").limit(5)`.
 
@@ -207,6 +239,18 @@ class EchoMQ:
         """`cancel`, awaited."""
         call = admin.cancel_job(self.default_queue if queue is None else queue, job_id, reason=reason)
         return await self.arun(call)
+
+    def _tried(self, bound: Bound[Any]) -> Admitted | EchoMQError:
+        try:
+            return self.run(_admission(bound.job.name, bound.queue, bound.payload, bound.options, events=False))
+        except EchoMQError as error:
+            return error
+
+    async def _atried(self, bound: Bound[Any]) -> Admitted | EchoMQError:
+        try:
+            return await self.arun(_admission(bound.job.name, bound.queue, bound.payload, bound.options, events=False))
+        except EchoMQError as error:
+            return error
 
     def warn_on_a_loop(self, method: str) -> None:
         """To be called by the blocking methods that have an awaited twin, straight from the user's code."""

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 from echomq.identity.errors import EchoMQError, InvalidInputError
 
-__all__ = ["BlockingCallWarning", "EnvelopeError", "JobDefinitionError", "SerializationError"]
+if TYPE_CHECKING:
+    from echomq.app.handles import Job
+
+__all__ = ["BlockingCallWarning", "EnqueueManyError", "EnvelopeError", "JobDefinitionError", "SerializationError"]
 
 
 class JobDefinitionError(InvalidInputError):
@@ -17,6 +23,24 @@ class SerializationError(InvalidInputError):
 
 class EnvelopeError(EchoMQError):
     """A payload that this worker cannot read; its text is the reason that the morgue shows."""
+
+
+class EnqueueManyError(EchoMQError):
+    """Some jobs of an `enqueue_many` were not accepted, after all were tried; the others are sent.
+
+    `jobs` has a handle for each call, in order, also for those that failed: its `state()` tells whether the server
+    has that one all the same. `errors` has the failures, by their place in `jobs`.
+    """
+
+    def __init__(self, message: str, jobs: Sequence[Job[Any]], errors: Mapping[int, EchoMQError]) -> None:
+        super().__init__(message)
+        self.jobs = tuple(jobs)
+        self.errors = dict(errors)
+
+    @property
+    def sent(self) -> list[Job[Any]]:
+        """The jobs that the server has accepted, in order."""
+        return [job for place, job in enumerate(self.jobs) if place not in self.errors]
 
 
 class BlockingCallWarning(RuntimeWarning):

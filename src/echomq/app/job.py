@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from echomq.app import envelope
 from echomq.app.arguments import Arguments
+from echomq.app.bound import Bound
 from echomq.app.envelope import NOTHING
 from echomq.app.errors import JobDefinitionError
 from echomq.app.handles import Job
@@ -61,6 +62,13 @@ class TimedJob(Generic[P, R]):
         `meta`: a mapping that travels with it. Called again, it adds to them, and the last word counts.
         """
         return TimedJob(self._job, self._options.chosen(options))
+
+    def s(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]:
+        """The call as a value, to be sent with others: `mq.enqueue_many(send.s(to) for to in everybody)`.
+
+        Raises what `enqueue` raises before it sends.
+        """
+        return Bound(self._job, self._options, self._job.encoded(args, kwargs, self._options))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Sends the job and waits until the server has it.
@@ -141,7 +149,12 @@ class JobFunction(BoundJob[P, R]):
         return Arguments(self.name, self.function)
 
     def payload(self, args: tuple[object, ...], kwargs: dict[str, object], options: Options = PLAIN) -> bytes:
-        """The envelope of one call."""
+        """The envelope of one call that is sent now."""
+        encoded = self.encoded(args, kwargs, options)
+        return encoded if options.expires_ms is None else Bound(self, options, encoded).payload
+
+    def encoded(self, args: tuple[object, ...], kwargs: dict[str, object], options: Options) -> bytes:
+        """The envelope of one call, but for what depends on when it is sent."""
         more = NOTHING if options is PLAIN else options.members()
         return envelope.encode(self.arguments, args, kwargs, more, max_bytes=self.mq.max_payload)
 

@@ -121,17 +121,24 @@ class Options:
         return replace(self, when=when)
 
     def members(self) -> dict[str, object]:
-        """What of it travels in the envelope (protocol §13)."""
+        """What of it travels in the envelope (protocol §13), but for `expires_ms`, which counts from the sending."""
         out: dict[str, object] = {}
         if self.max_attempts is not None:
             out["max_attempts"] = self.max_attempts
         if self.timeout_ms is not None:
             out["timeout_ms"] = self.timeout_ms
-        if self.expires_ms is not None:
-            out["expires_ms"] = min(self.when.expected_ms() + self.expires_ms, MAX_MS)
         if self.meta is not None:
             out["meta"] = self.meta
         return out
+
+    def expires_at_ms(self) -> int | None:
+        """The instant after which a job that is sent now is not to start, Unix ms by this host's clock."""
+        return None if self.expires_ms is None else min(self.when.expected_ms() + self.expires_ms, MAX_MS)
+
+    @property
+    def is_bulk(self) -> bool:
+        """Whether the plain verb says it all, so that many go in one call."""
+        return self is PLAIN or (self.lane is None and self.dedup is None and self.when == When())
 
     def admit(self, queue: str, job_id: str, payload: bytes) -> Call[Admission] | Call[Admitted]:
         """The call that admits the job: the plain verb where that says it all."""
