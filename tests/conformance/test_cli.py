@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -67,8 +68,8 @@ def test_json_is_one_object_and_only_names_the_scenarios(server: Server) -> None
     ("words", "code", "said"),
     [
         (("--only", "clam"), 2, "echomq: no scenario is named 'clam'; the nearest: claim"),
-        (("--wire", "5"), 2, "echomq: --wire 5: 4 (scripts) or 6 (native commands) is allowed"),
-        (("--wire", "6"), 1, "echomq: wire 6 was asked for, and this version's connectors speak wire 4"),
+        (("--wire", "5"), 2, "echomq: --wire 5: 4 (scripts), 6 (native commands) or auto is allowed"),
+        (("unix:///nowhere/s?wire=5",), 2, "echomq: 'unix:///nowhere/s': wire='5': 4 (scripts), 6 (native"),
         (("ftp://nowhere",), 2, "echomq: "),
         (("unix:///nowhere/s",), 1, "echomq: "),
     ],
@@ -78,6 +79,17 @@ def test_what_cannot_be_is_one_sentence_and_an_exit_code(words: tuple[str, ...],
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.startswith(said)
     assert "Traceback" not in done.stderr
+
+
+def test_wire_6_needs_the_module_and_auto_does_not(start_server: Callable[..., Server]) -> None:
+    bare = start_server(module=False)
+    done = echomq(bare.url, "--wire", "6")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no native commands, which wire 6 sends" in done.stderr
+    assert "wire=4" in done.stderr
+    done = echomq(bare.url, "--wire", "auto", "--only", "claim")
+    assert done.returncode == 0, done.stderr
+    assert ", wire 4: 1 ok" in done.stdout
 
 
 def test_a_failure_is_a_line_with_what_was_seen_and_exit_code_1(

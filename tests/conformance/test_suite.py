@@ -15,7 +15,7 @@ from echomq.conformance.scenario import BreachError, scenario
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol import jobs
 from echomq.protocol.call import Plan
-from echomq.protocol.errors import ConnectError, WireError
+from echomq.protocol.errors import NativeMissingError, WireError
 from support.raw import RawClient
 from support.registry import all_keys
 from support.servers import Server
@@ -260,6 +260,6 @@ def test_a_name_can_be_taken_once() -> None:
         scenario("claim", "Again.")(lambda _desk: None)
 
 
-def test_a_wire_that_is_not_there_is_refused_before_any_connection() -> None:
-    with pytest.raises(ConnectError, match="wire 6 was asked for, and this version's connectors speak wire 4"):
-        Bench("unix:///nowhere", wire=6)
+def test_wire_6_is_refused_where_the_server_has_no_module(start_server: Callable[..., Server]) -> None:
+    with pytest.raises(NativeMissingError, match=r"no native commands.*echomq module path.*wire=4"):
+        Bench(start_server(module=False).url, wire=6)

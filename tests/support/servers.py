@@ -1,6 +1,7 @@
 """Real servers for the tests: Valkey 9.1, Valkey 8.1 and Redis 7.0, each a process of its own.
 
-`$ECHOMQ_TEST_SERVER` (valkey, valkey81 or redis) picks the one that the `server` fixture starts.
+`$ECHOMQ_TEST_SERVER` (valkey, valkey81 or redis) picks the one that the `server` fixture starts. With
+`$ECHOMQ_TEST_WIRE=6` every server has the native module, and what connects to its `url` speaks wire 6.
 """
 
 from __future__ import annotations
@@ -29,6 +30,24 @@ class Kind(StrEnum):
     VALKEY = "valkey"
     VALKEY81 = "valkey81"
     REDIS = "redis"
+
+
+def wire_6() -> bool:
+    """Whether this run is about wire 6."""
+    wire = os.environ.get("ECHOMQ_TEST_WIRE", "4")
+    if wire not in ("4", "6"):
+        raise RuntimeError(f"ECHOMQ_TEST_WIRE={wire}: it must be 4 or 6")
+    return wire == "6"
+
+
+def built_module() -> Path:
+    """The native module as it was built."""
+    from echomq.wire.module import module_path
+
+    path = module_path()
+    if path is None:
+        raise RuntimeError("the native module is not built: see CONTRIBUTING.md")
+    return path
 
 
 def chosen() -> Kind:
@@ -81,11 +100,18 @@ def free_port() -> int:
 class Server:
     """One server process on a private Unix socket, and on a loopback port when `tcp` is set.
 
-    It keeps its folder over `kill9` and `restart`, so an append-only file (`aof=True`) survives them.
+    It keeps its folder over `kill9` and `restart`, so an append-only file (`aof=True`) survives them. Whether it has
+    the native module may change in between (`native`).
     """
 
     def __init__(
-        self, kind: Kind | None = None, *, tcp: bool = False, aof: bool = False, options: Sequence[str] = ()
+        self,
+        kind: Kind | None = None,
+        *,
+        tcp: bool = False,
+        aof: bool = False,
+        module: bool | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         self.kind = chosen() if kind is None else kind
         binary = find_binary(self.kind)
@@ -96,6 +122,7 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="emq-", dir="/tmp"))
         self.socket_path = str(self.folder / "s")
         self.port = free_port() if tcp else 0
+        self.native = wire_6() if module is None else module
         self._options = [
             *("--port", str(self.port), "--bind", "127.0.0.1"),
             *("--unixsocket", self.socket_path, "--unixsocketperm", "700"),
@@ -107,14 +134,18 @@ class Server:
     @property
     def url(self) -> str:
         """Where clients find it: by its Unix socket."""
-        return f"unix://{self.socket_path}"
+        return f"unix://{self.socket_path}{self._wire}"
 
     @property
     def tcp_url(self) -> str:
         """Where clients find it by TCP."""
         if not self.port:
             raise RuntimeError("this server was started without tcp=True")
-        return f"valkey://127.0.0.1:{self.port}"
+        return f"valkey://127.0.0.1:{self.port}{self._wire}"
+
+    @property
+    def _wire(self) -> str:
+        return "?wire=6" if self.native and wire_6() else ""
 
     @property
     def pid(self) -> int:
@@ -141,7 +172,10 @@ class Server:
         """Start the process and wait until it answers."""
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [str(self.binary), *self._options], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [str(self.binary), *self._options, *(("--loadmodule", str(built_module())) if self.native else ())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
         wait_until(self._answers, what=f"{self.kind} answers PING")
         return self

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from echomq.cli.wires import WireText, wire_of
+
 if TYPE_CHECKING:
     from echomq.conformance import Result
 
@@ -25,7 +27,7 @@ def conformance(
         str | None,
         typer.Argument(help="The server. Default: $ECHOMQ_URL, else the embedded server.", show_default=False),
     ] = None,
-    wire: Annotated[int, typer.Option(help="4 evaluates scripts, 6 sends native commands.", metavar="4|6")] = 4,
+    wire: WireText = None,
     only: Annotated[
         list[str] | None, typer.Option(help="Run this scenario alone; may be given several times.", metavar="NAME")
     ] = None,
@@ -45,19 +47,18 @@ def conformance(
     Examples:
       echomq conformance
       echomq conformance valkey://localhost:6379
+      echomq conformance valkey://localhost:6379 --wire 6
       echomq conformance --only claim --only stale --json
     """
     from echomq.conformance import Status, choose, run
     from echomq.conformance.bench import Bench
-    from echomq.identity.errors import InvalidInputError
     from echomq.wire import FENCE
 
-    if wire not in (4, 6):
-        raise InvalidInputError(f"--wire {wire}: 4 (scripts) or 6 (native commands) is allowed")
+    asked = wire_of(wire)
     scenarios = choose(only or [])
     results: list[Result] = []
-    with Bench(url or os.environ.get("ECHOMQ_URL") or None, wire=wire, fence=fence or FENCE) as bench:
-        server = bench.server()
+    with Bench(url or os.environ.get("ECHOMQ_URL") or None, wire=asked, fence=fence or FENCE) as bench:
+        server, spoken = bench.server(), bench.wire
         with closing(run(bench, scenarios)) as running:
             for result in running:
                 results.append(result)
@@ -70,7 +71,7 @@ def conformance(
             json_.dumps(
                 {
                     "server": server,
-                    "wire": wire,
+                    "wire": spoken,
                     "total": len(results),
                     **{status.value.lower(): count for status, count in counts.items()},
                     "seconds": round(seconds, 3),
@@ -81,8 +82,8 @@ def conformance(
         )
     else:
         print(
-            f"{len(results)} scenarios on {server}, wire {wire}: {counts[Status.OK]} ok, {counts[Status.FAIL]} failed, "
-            f"{counts[Status.SKIP]} skipped, in {seconds:.1f} s"
+            f"{len(results)} scenarios on {server}, wire {spoken}: "
+            f"{counts[Status.OK]} ok, {counts[Status.FAIL]} failed, {counts[Status.SKIP]} skipped, in {seconds:.1f} s"
         )
     raise typer.Exit(1 if counts[Status.FAIL] else 0)
 

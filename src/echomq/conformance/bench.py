@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Final, Self, Unpack
 
 from echomq.identity.minter import Minter
 from echomq.protocol.call import Arg, Reply
-from echomq.protocol.errors import ConnectError, EchoMQError
+from echomq.protocol.errors import EchoMQError
 from echomq.protocol.replies import as_bytes, as_list
-from echomq.wire import FENCE, Connector, Source, connect
+from echomq.wire import FENCE, Connector, Source, Wire, connect
 from echomq.wire.options import OptionWords
 from echomq.wire.resp import raw
 
-WIRES = (4,)
+WIRES: Final[tuple[Wire, ...]] = (4, 6, "auto")
 """The wires that this version's connectors speak."""
 
 
@@ -22,22 +22,21 @@ ANSWER_S = 10.0
 
 
 class Bench:
-    """One server under test. `where` is a URL or a source; None is the embedded server."""
+    """One server under test, on one wire. `where` is a URL or a source; None is the embedded server."""
 
-    def __init__(self, where: str | Source | None = None, *, wire: int = 4, **options: Unpack[OptionWords]) -> None:
-        if wire not in WIRES:
-            raise ConnectError(
-                f"wire {wire} was asked for, and this version's connectors speak wire {WIRES[0]} (scripts) alone; "
-                f"run the suite with --wire {WIRES[0]}"
-            )
+    def __init__(self, where: str | Source | None = None, **options: Unpack[OptionWords]) -> None:
         self._where = where
         self._options = options
         self.fence = options.get("fence", FENCE)
-        self.wire = wire
         self.minter = Minter()
         self.prefix = "conformance-" + self.minter.mint("RUN")
         self.conn = self.open(lease_node=True)
         self._lost = False
+
+    @property
+    def wire(self) -> int:
+        """The wire that is spoken here."""
+        return self.conn.wire or 4
 
     def open(self, **options: Unpack[OptionWords]) -> Connector:
         """Another connection to the same server; the caller closes it."""

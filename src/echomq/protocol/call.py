@@ -50,8 +50,8 @@ class Call(Generic[T_co]):
         return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, *self.args)
 
     def native_words(self) -> tuple[Arg, ...]:
-        """The command as sent on wire 6: the same tail, the SHA replaced by the native name."""
-        if self.script is None:
+        """The command as sent on wire 6: the same tail, the SHA replaced by the native name, if it has one."""
+        if self.script is None or not self.script.native:
             return self.words()
         return (self.script.native, len(self.keys), *self.keys, *self.args)
 

@@ -14,6 +14,7 @@ __all__ = [
     "InvalidInputError",
     "KindError",
     "LockedError",
+    "NativeMissingError",
     "OverloadedError",
     "PayloadTooLargeError",
     "QueueNameError",
@@ -83,6 +84,13 @@ class ConnectError(WireError):
     """No connection could be made, or the server refused the handshake."""
 
 
+class NativeMissingError(ConnectError):
+    """The server does not answer the native commands that a connector on wire 6 sends (protocol §5).
+
+    Wire 4 needs none of them; `auto` uses those that a server has.
+    """
+
+
 class DisconnectedError(WireError):
     """The connection was lost before the answer came; the connector never repeats the call.
 
@@ -125,6 +133,10 @@ _ADVICE: dict[str, str] = {
     "job gone": "it has no row any more: it was completed or removed",
     "not active": "it is not in hand: its lease lapsed or another caller has moved it",
     "not scheduled": "it is not on the schedule",
+    "not of this flow": "the id has a job of its own, whose end would never reach this parent; nothing of the call was "
+    "written: give the child an id of its own, or let that job end or remove it",
+    "not a parent": "the id has a job that waits for no children; nothing of the call was written: give the parent an "
+    "id of its own, or let that job end or remove it",
 }
 
 

@@ -9,6 +9,10 @@ import re
 from functools import cached_property
 from hashlib import sha1
 from importlib.resources import files
+from typing import Final
+
+NATIVE: Final = frozenset({"schedule", "reschedule", "promote", "delay"})
+"""The scripts with a native twin (protocol §5): what the module answers as a command, `EMQ.SCHEDULE` and so on."""
 
 _INCLUDE = re.compile(r"-- @include (\w+)")
 
@@ -27,11 +31,11 @@ def _lines(path: str, seen: set[str]) -> list[str]:
 
 
 class Script:
-    """One transition: its file's name, its text and hash, and its twin's name on wire 6."""
+    """One transition: its file's name, its text and hash, and its twin's name on wire 6 ("" when it has none)."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.native = "EMQ." + name.replace("_", "").upper()
+        self.native = "EMQ." + name.replace("_", "").upper() if name in NATIVE else ""
 
     def __repr__(self) -> str:
         return f"Script({self.name!r})"
@@ -53,6 +57,11 @@ _registry: dict[str, Script] = {}
 def script(name: str) -> Script:
     """The one `Script` of that name."""
     return _registry.setdefault(name, Script(name))
+
+
+def twins() -> tuple[Script, ...]:
+    """The scripts that have a native twin, `schedule` first."""
+    return tuple(script(name) for name in sorted(NATIVE, key=lambda name: (name != "schedule", name)))
 
 
 def registered() -> tuple[Script, ...]:

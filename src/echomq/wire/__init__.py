@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from echomq.wire.aio import AsyncConnector, aconnect
+from echomq.wire.dialect import Wire
 from echomq.wire.options import FENCE, Options
 from echomq.wire.source import FixedSource, Source, resolve
 from echomq.wire.subscriptions import AsyncSubscription, Message
@@ -21,6 +22,7 @@ __all__ = [
     "Source",
     "Subscription",
     "Target",
+    "Wire",
     "aconnect",
     "connect",
     "parse_url",

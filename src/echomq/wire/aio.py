@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator, Iterable
 from types import TracebackType
-from typing import TypeVar, Unpack
+from typing import Literal, TypeVar, Unpack
 
 from echomq.identity.minter import minter
 from echomq.protocol.call import Arg, Call, Plan, Reply
@@ -49,6 +49,12 @@ class AsyncConnector:
         connected = self._carrier is not None and self._carrier.link is not None
         state = "closed" if self._closed else "connected" if connected else "not connected"
         return f"<AsyncConnector {self._source!r}, {state}>"
+
+    @property
+    def wire(self) -> Literal[4, 6] | None:
+        """What the connection of this moment speaks: 6 when it sends native commands; None without a connection."""
+        link = None if self._carrier is None else self._carrier.link
+        return None if link is None else 6 if link.pipe.native else 4
 
     # Calls
 

@@ -72,8 +72,9 @@ class Carrier:
 
     def enter(self, call: Call[T], timeout: float | None) -> asyncio.Future[T]:
         """Put `call` into the next flight; the future is its answer."""
-        packed = pack(call)
         link, unsent, loop = self.link, self._unsent, self._loop
+        native = link is not None and call.script in link.pipe.native
+        packed = pack(call, native=native)
         waiting = len(unsent)
         if link is not None:
             waiting += len(link.pipe.sent) + len(link.pipe.missing)
@@ -92,7 +93,7 @@ class Carrier:
         if deadline < self._watch_at:
             self._watch_until(deadline)
         future: asyncio.Future[T] = loop.create_future()
-        unsent.append(Entry(call, future, packed, timeout, deadline))
+        unsent.append(Entry(call, future, packed, timeout, deadline, native))
         return future
 
     def _flush_scheduled(self) -> None:
@@ -218,7 +219,8 @@ class Carrier:
         self._address = target.address
         link = Link(self, target)
         try:
-            await link.dial(handshake(target, name=options.name, fence=options.fence), options)
+            steps = handshake(target, name=options.name, fence=options.fence, wire=options.wire)
+            await link.dial(steps, options)
         except BaseException:
             link.drop("the handshake failed")
             raise

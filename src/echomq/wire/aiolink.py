@@ -95,7 +95,7 @@ class Link(asyncio.Protocol):
                     await asyncio.sleep(step.seconds)
                     step = steps.send([])
         except StopIteration as stop:
-            self.pipe.limits = stop.value
+            self.pipe.agree(stop.value)
 
     async def _exchange(self, calls: Sequence[Call[Reply]]) -> list[Outcome]:
         futures = [self._loop.create_future() for _ in calls]

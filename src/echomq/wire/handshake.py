@@ -1,9 +1,9 @@
 """What is said before the first call of a connection, without I/O (protocol §11).
 
 A generator that yields a `Batch` (send these at once, send me their outcomes) or a `Wait`; either face drives
-it. It returns the server's limits. In order: RESP3 and a name, the database, the fence, the limits, the scripts
-that the server lacks, and, once a process and server, the preflight. Nothing is written before the fence has been
-read.
+it. It returns the `Terms`. In order: RESP3 and a name, the database, the fence, the limits, the native commands, the
+scripts that the server lacks, and, once a process and server, the preflight. Nothing is written before the fence has
+been read.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from echomq.protocol.errors import (
     EmbeddedServerError,
     FenceError,
     InvalidInputError,
+    NativeMissingError,
     ServerError,
 )
 from echomq.protocol.keys import VERSION
 from echomq.protocol.scripts import Script, registered
-from echomq.wire import limits, preflight
+from echomq.wire import dialect, limits, preflight
+from echomq.wire.dialect import Wire
 from echomq.wire.limits import Limits
 from echomq.wire.resp import raw
 from echomq.wire.url import Target
@@ -39,7 +41,7 @@ class RefusedError(ConnectError):
     """The server answered, and would answer the same to another try: waiting does not help."""
 
 
-FINAL: Final = (RefusedError, FenceError, EmbeddedServerError, InvalidInputError)
+FINAL: Final = (RefusedError, FenceError, EmbeddedServerError, InvalidInputError, NativeMissingError)
 """What another try would meet again: whoever waits is told at once."""
 
 
@@ -58,32 +60,49 @@ class Wait:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a connection may be used: what the server takes, and which scripts go as native commands.
+
+    `yields`: a native command that turns out to be missing is given up for its script.
+    """
+
+    limits: Limits
+    native: frozenset[Script] = frozenset()
+    yields: bool = False
+
+
 Outcome: TypeAlias = "Reply | ServerError"
 Steps: TypeAlias = Generator[Batch | Wait, "list[Outcome]", list[Outcome]]
 Step: TypeAlias = Generator[Batch | Wait, "list[Outcome]", None]
-Handshake: TypeAlias = Generator[Batch | Wait, "list[Outcome]", Limits]
+Handshake: TypeAlias = Generator[Batch | Wait, "list[Outcome]", Terms]
 
 
-def handshake(target: Target, *, name: str, fence: str) -> Handshake:
-    """Greet the server at `target` as client `name` and hold it to `fence`.
+def handshake(target: Target, *, name: str, fence: str, wire: Wire | None = None) -> Handshake:
+    """Greet the server at `target` as client `name` and hold it to `fence`; no `wire` is the URL's, or else 4.
 
-    Raises `RefusedError` for what stays as it is (password, version, rights), `FenceError` for another fence.
+    Raises `RefusedError` for what stays as it is (password, version, rights), `FenceError` for another fence,
+    `NativeMissingError` on wire 6 for a server without the native commands.
     """
+    wire = wire or target.wire or dialect.DEFAULT
     greeted = yield from _ask(_greeting(target, name))
     server = _check_greeting(target, greeted[0])
     if isinstance(greeted[-1], ServerError):
         raise RefusedError(f"{target.address} refuses database {target.database}: {greeted[-1].reply}")
     scripts = registered()
     questions: list[tuple[Arg, ...]] = [("GET", VERSION), ("SCRIPT", "EXISTS", *(script.sha for script in scripts))]
+    if wire != 4:
+        questions.append(dialect.question())
     if limits.is_due(target):
         questions.append(limits.QUESTION)
-    version, known, *configured = yield from _ask(questions)
+    version, known, *others = yield from _ask(questions)
     yield from _pass_fence(target, fence, version)
+    native = dialect.read(target.address, wire, others.pop(0)) if wire != 4 else frozenset[Script]()
     yield from _load_missing(target, scripts, known)
     if preflight.is_due(target):
         facts = yield from _ask(preflight.QUESTIONS)
         preflight.warn(target, server.get(b"role"), facts)
-    return limits.read(target, configured[0]) if configured else Limits()
+    return Terms(limits.read(target, others[0]) if others else Limits(), native, yields=wire == "auto")
 
 
 def _ask(commands: Sequence[tuple[Arg, ...]]) -> Steps:

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias, TypedDict
 
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.backoff import Exponential, Jitter
+from echomq.wire.dialect import Wire, check_wire
 
 FENCE: Final = "echomq:4.0.0"
 """The version string of deployments of ours (protocol §11)."""
@@ -50,6 +51,7 @@ class OptionWords(TypedDict, total=False):
     name: str
     lease_node: bool
     tls: ssl.SSLContext | None
+    wire: Wire | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,8 @@ class Options:
     dropped. `max_pending`: calls without an answer on one connector, beyond which it refuses more.
     `name`: what CLIENT LIST shows after `echomq:`. `lease_node`: lease the minter's node from the server.
     `tls`: a context of your own, used instead of what the URL says.
+    `wire`: 4 evaluates scripts, 6 sends native commands and refuses a server without them, `"auto"` asks at every
+    connect and uses those that the server has (protocol §5); without one it is what the URL says, and else 4.
     """
 
     fence: str = FENCE
@@ -71,6 +75,7 @@ class Options:
     name: str = field(default_factory=_default_name)
     lease_node: bool = True
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    wire: Wire | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.fence, str) or not self.fence:
@@ -81,6 +86,8 @@ class Options:
             check_seconds(what, getattr(self, what))
         if not isinstance(self.name, str) or not self.name or not all("!" <= char <= "~" for char in self.name):
             raise InvalidInputError(f"name={self.name!r}: printable ASCII characters without spaces are allowed")
+        if self.wire is not None:
+            object.__setattr__(self, "wire", check_wire(self.wire))
 
     def seconds(self, timeout: Timeout) -> float | None:
         """`timeout` with the connector's own filled in."""

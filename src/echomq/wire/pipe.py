@@ -6,6 +6,8 @@ What stays true, whatever the server answers:
 * a call that answered `NOSCRIPT` never ran. All such calls of a flight are sent again, in their order and
   after one `SCRIPT LOAD` a script, once every call that was sent with them has its answer. Nothing submitted
   later overtakes them, and nothing that ran runs twice;
+* a native command that its server leaves to the script, or does not know, never ran either: it is sent again in
+  the same way, as the script;
 * what the server's `limits` do not allow is not sent: a call with too long a word is refused alone, and what
   would be too much at once waits until all that was sent has its answer.
 """
@@ -17,6 +19,9 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from echomq.protocol.call import Call, Reply
 from echomq.protocol.errors import DisconnectedError, EchoMQError, ServerError, UnexpectedReplyError, from_reply
+from echomq.protocol.scripts import Script
+from echomq.wire import dialect
+from echomq.wire.handshake import Terms
 from echomq.wire.limits import Limits, too_large
 from echomq.wire.resp import NOT_YET, Answer, ErrorReply, HiredisError, Push, pack, raw, reader
 
@@ -40,10 +45,10 @@ S = TypeVar("S", bound=Sink)
 class Entry(Generic[S]):
     """One call on its way. `deadline` is on the face's own clock and came of `timeout`; None is no limit.
 
-    `sink` is None for what the pipe itself sent.
+    `sink` is None for what the pipe itself sent. `native` tells whether `packed` is the native command.
     """
 
-    __slots__ = ("call", "deadline", "packed", "sink", "timeout")
+    __slots__ = ("call", "deadline", "native", "packed", "sink", "timeout")
 
     def __init__(
         self,
@@ -52,12 +57,19 @@ class Entry(Generic[S]):
         packed: bytes,
         timeout: float | None = None,
         deadline: float = float("inf"),
+        native: bool = False,
     ) -> None:
         self.call = call
         self.sink = sink
         self.packed = packed
         self.timeout = timeout
         self.deadline = deadline
+        self.native = native
+
+    def turn(self) -> None:
+        """Say it on the other wire."""
+        self.native = not self.native
+        self.packed = pack(self.call, native=self.native)
 
 
 def outcome(call: Call[object], answer: Answer) -> object:
@@ -108,9 +120,11 @@ class Pipe(Generic[S]):
         "full",
         "limits",
         "missing",
+        "native",
         "pushes",
         "refused",
         "sent",
+        "yields",
     )
 
     def __init__(self) -> None:
@@ -120,10 +134,14 @@ class Pipe(Generic[S]):
         self._room = 0
         self.limits = Limits()
         """What the server takes; the handshake learns it."""
+        self.native: frozenset[Script] = frozenset()
+        """The scripts that go as native commands; the handshake learns them."""
+        self.yields = False
+        """Whether a native command that the server turns out to lack is given up for its script."""
         self.sent: deque[Entry[S]] = deque()
         """On the wire, oldest first."""
         self.missing: list[Entry[S]] = []
-        """Answered NOSCRIPT, so never run; oldest first."""
+        """Never run: without their script, or left to it by their native command; oldest first."""
         self.full = False
         """Whether something waits only for the answers to what was sent."""
         self.refused: list[tuple[Entry[S], EchoMQError]] = []
@@ -132,6 +150,10 @@ class Pipe(Generic[S]):
         """What the server sent without being asked; the face takes them."""
         self.broken = ""
         """Why the stream cannot be read any further."""
+
+    def agree(self, terms: Terms) -> None:
+        """Take over what the handshake has learnt."""
+        self.limits, self.native, self.yields = terms.limits, terms.native, terms.yields
 
     def take(self, unsent: deque[Entry[S]]) -> bytes:
         """What to write now; takes from `unsent` what may leave, drops what nobody waits for."""
@@ -146,18 +168,20 @@ class Pipe(Generic[S]):
             again = [entry for entry in self.missing if entry.sink is None or not entry.sink.done()]
             self.missing = []
             self._load_errors.clear()
-            for script in dict.fromkeys(entry.call.script for entry in again):
+            for script in dict.fromkeys(entry.call.script for entry in again if entry in self._sends):
                 if script is not None:
                     load = raw("SCRIPT", "LOAD", script.source)
                     sent.append(Entry(load, None, pack(load)))
             sent.extend(again)
             out = [entry.packed for entry in sent]
             self._room -= sum(map(len, out))
-        longest, room = self.limits.string, self._room
+        longest, room, native = self.limits.string, self._room, self.native
         while unsent:
             entry = unsent.popleft()
             if entry.sink is not None and entry.sink.done():
                 continue
+            if (entry.call.script in native) is not entry.native:
+                entry.turn()
             size = len(entry.packed)
             if size > longest and (error := too_large(entry.call, self.limits)) is not None:
                 self.refused.append((entry, error))
@@ -198,11 +222,19 @@ class Pipe(Generic[S]):
         return done
 
     def _is_final(self, entry: Entry[S], error: ErrorReply) -> bool:
-        """Whether the caller has to see this error; a call that only lacked its script waits to be resent."""
+        """Whether the caller has to see this error; a call that never ran for want of a command or script is resent."""
         if entry.sink is None:
             self._load_errors[str(entry.call.args[-1])] = error.text
             return True
         script = entry.call.script
+        if entry.native:
+            if not dialect.is_left_to_script(error.text):
+                if not (self.yields and dialect.is_missing(error.text)):
+                    return True
+                self.native -= {script}
+            entry.turn()
+            self.missing.append(entry)
+            return False
         if script is None or not error.text.startswith("NOSCRIPT"):
             return True
         if refusal := self._load_errors.get(script.source):

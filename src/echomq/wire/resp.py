@@ -60,9 +60,9 @@ def reader() -> Reader:
 _pack_command = cast("Callable[[tuple[object, ...]], bytes]", hiredis.pack_command)
 
 
-def pack(call: Call[object]) -> bytes:
-    """The call as bytes; `InvalidInputError` names what cannot be sent."""
-    words = call.words()
+def pack(call: Call[object], *, native: bool = False) -> bytes:
+    """The call as bytes, on wire 4 or `native`; `InvalidInputError` names what cannot be sent."""
+    words = call.native_words() if native else call.words()
     try:
         return _pack_command(words)
     except (TypeError, ValueError) as error:

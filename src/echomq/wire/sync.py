@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Final, TypeVar, Unpack, cast
+from typing import Final, Literal, TypeVar, Unpack, cast
 from weakref import WeakSet
 
 from echomq.identity.minter import minter
@@ -71,6 +71,12 @@ class Connector:
         state = "closed" if self._closed else "connected" if self._link is not None else "not connected"
         return f"<Connector {self._source!r}, {state}>"
 
+    @property
+    def wire(self) -> Literal[4, 6] | None:
+        """What the connection of this moment speaks: 6 when it sends native commands; None without a connection."""
+        link = self._link
+        return None if link is None else 6 if link.pipe.native else 4
+
     # Calls
 
     def run(self, work: Call[T] | Plan[T], *, timeout: Timeout = DEFAULT) -> T:
@@ -100,7 +106,7 @@ class Connector:
             slot = Slot()
             slots.append(slot)
             try:
-                entries.append(Entry(call, slot, pack(call)))
+                entries.append(self._entry(call, slot))
             except EchoMQError as error:
                 slot.value = error
         size = max(1, self._options.max_pending // 4)
@@ -143,10 +149,15 @@ class Connector:
 
     def _one(self, call: Call[T], timeout: Timeout = DEFAULT) -> T:
         slot = Slot()
-        self._fly([Entry(call, slot, pack(call))], timeout)
+        self._fly([self._entry(call, slot)], timeout)
         if isinstance(slot.value, EchoMQError):
             raise slot.value
         return cast("T", slot.value)
+
+    def _entry(self, call: Call[T], slot: Slot) -> Waiting:
+        link = self._link
+        native = link is not None and call.script in link.pipe.native
+        return Entry(call, slot, pack(call, native=native), native=native)
 
     def _fly(self, entries: list[Waiting], timeout: Timeout) -> None:
         """Fill the slots of `entries`; raises what keeps all of them from being sent."""
@@ -242,8 +253,9 @@ class Connector:
     def _dial(self) -> SyncLink:
         with self._preparing:
             target = prepared(self._source)
-        steps = handshake(target, name=self._options.name, fence=self._options.fence)
-        return SyncLink(target, steps, self._options)
+        options = self._options
+        steps = handshake(target, name=options.name, fence=options.fence, wire=options.wire)
+        return SyncLink(target, steps, options)
 
     def _keep_node(self) -> None:
         if self._lease is not None and self._lease.wait_s() == 0:

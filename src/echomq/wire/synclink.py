@@ -115,7 +115,7 @@ class SyncLink:
                     time.sleep(step.seconds)
                     step = steps.send([])
         except StopIteration as stop:
-            self.pipe.limits = stop.value
+            self.pipe.agree(stop.value)
 
     def _ask(self, calls: Iterable[Call[Reply]]) -> list[Outcome]:
         entries = [Entry(call, Slot(), pack(call)) for call in calls]

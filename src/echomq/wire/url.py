@@ -4,8 +4,8 @@
     valkeys:// rediss://     the same over TLS
     unix://                  [user[:password]@]/path/to.sock
 
-Options after `?`: `db`, `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`, `ssl_cert_reqs` (`required` or `none`)
-and `ssl_check_hostname` (`true` or `false`; also without the `ssl_`).
+Options after `?`: `db`, `wire` (`4`, `6` or `auto`), `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`, `ssl_cert_reqs`
+(`required` or `none`) and `ssl_check_hostname` (`true` or `false`; also without the `ssl_`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from echomq.identity.errors import InvalidInputError
+from echomq.wire.dialect import Wire, check_wire
 
 DEFAULT_PORT: Final = 6379
 MAX_DATABASE: Final = 2**31 - 1
@@ -24,7 +25,7 @@ MAX_DATABASE: Final = 2**31 - 1
 _PLAIN: Final = ("valkey", "redis")
 _SECURE: Final = ("valkeys", "rediss")
 _TLS_OPTIONS: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname")
-_OPTIONS: Final = ("db", *_TLS_OPTIONS)
+_OPTIONS: Final = ("db", "wire", *_TLS_OPTIONS)
 _BOOLEANS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -69,6 +70,7 @@ class Target:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     tls: TLS | None = None
+    wire: Wire | None = None
 
     @property
     def address(self) -> str:
@@ -101,13 +103,15 @@ def parse_url(url: str) -> Target:
         raise InvalidInputError(f"{shown!r} holds a '#': in a user or password write it as %23")
     options = _options(parts, shown)
     user, password = _credentials(parts)
+    wire = check_wire(options["wire"], f"{shown!r}: wire=") if "wire" in options else None
     if parts.scheme == "unix":
         if parts.hostname or port is not None:
             raise InvalidInputError(f"{shown!r}: a Unix socket's path is absolute, as in unix:///run/valkey.sock")
         path = unquote(parts.path)
         if path in ("", "/") or "\0" in path:
             raise InvalidInputError(f"{shown!r} names no socket: write unix:///path/to.sock")
-        return Target(path=path, database=_database("", options, shown), user=user, password=password)
+        database = _database("", options, shown)
+        return Target(path=path, database=database, user=user, password=password, wire=wire)
     if not parts.hostname:
         raise InvalidInputError(f"{shown!r} names no host: write {parts.scheme}://host:port/database")
     if port == 0:
@@ -119,6 +123,7 @@ def parse_url(url: str) -> Target:
         user=user,
         password=password,
         tls=_tls(options, shown) if parts.scheme in _SECURE else None,
+        wire=wire,
     )
 
 
