@@ -1,12 +1,13 @@
 # EchoMQ for Python. Needs only make and Python 3.11 or newer; everything else goes into build/.
 # Another Python than the first that is found: make PYTHON=/path/to/python3 test
 
-.PHONY: help demo test check dist clean
+.PHONY: help demo test check native native-check dist clean
 
 help:
 	@echo "make demo    run the demo: a server, a worker and a job for every file of the standard library"
 	@echo "make test    the checks and the whole suite, on two Pythons and two servers"
 	@echo "make check   only the checks: ruff, mypy, basedpyright, import-linter"
+	@echo "make native  compile the server module into src/echomq/wire/native (CC names the compiler)"
 	@echo "make dist    build the wheel and the source archive into build/dist"
 	@echo "make clean   remove build/ and the caches"
 
@@ -21,6 +22,12 @@ test:
 check:
 	@PYTHON="$(PYTHON)" sh .ci/venv build/venv dev
 	@sh .ci/check
+
+native:
+	@sh native/build
+
+native-check:
+	@sh native/check
 
 dist:
 	@PYTHON="$(PYTHON)" sh .ci/venv build/venv dev

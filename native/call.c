@@ -1,0 +1,43 @@
+/* What is checked before anything is read: the queue, its keys, the kind, the due (protocol §5). */
+#include <string.h>
+
+#include "emq.h"
+
+/* Lua's `^(emq:{[^}]+}:)`. */
+bool emq_queue(struct queue *queue, RedisModuleCtx *ctx, const RedisModuleString *first_key) {
+    static const char head[] = "emq:{";
+    const size_t prefix = sizeof head - 1;
+    struct text key = emq_text(first_key);
+    queue->ctx = ctx;
+    if (key.length <= prefix || memcmp(key.at, head, prefix) != 0) return false;
+    const char *end = memchr(key.at + prefix, '}', key.length - prefix);
+    if (!end || end == key.at + prefix) return false;
+    queue->base.at = key.at;
+    queue->base.length = (size_t)(end - key.at) + 2;
+    return queue->base.length <= key.length && end[1] == ':';
+}
+
+bool emq_is_key(const struct queue *queue, const RedisModuleString *key, const char *part, struct text id) {
+    struct text given = emq_text(key);
+    size_t length = strlen(part);
+    if (given.length != queue->base.length + length + id.length) return false;
+    return memcmp(given.at, queue->base.at, queue->base.length) == 0 &&
+           memcmp(given.at + queue->base.length, part, length) == 0 &&
+           memcmp(given.at + queue->base.length + length, id.at, id.length) == 0;
+}
+
+bool emq_is_job(struct text id) {
+    return id.length >= 3 && memcmp(id.at, "JOB", 3) == 0 && !memchr(id.at, '\0', id.length);
+}
+
+enum emq_due emq_due(long long *run_at_ms, const RedisModuleString *mode, const RedisModuleString *value) {
+    struct text word = emq_text(mode);
+    bool from_now = emq_same(word, emq_word("in"));
+    if (!from_now && !emq_same(word, emq_word("at"))) return EMQ_DUE_MODE;
+    long long due = emq_natural(emq_text(value));
+    if (due < 0) return EMQ_DUE_VALUE;
+    if (from_now) due += RedisModule_Milliseconds();
+    if (due > EMQ_LAST) return EMQ_DUE_VALUE;
+    *run_at_ms = due;
+    return EMQ_DUE_SOUND;
+}

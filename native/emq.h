@@ -1,0 +1,72 @@
+/* What the commands share: the shape of a call, its queue and keys, numbers, and wake tokens (protocol §4, §5, §12). */
+#ifndef ECHOMQ_EMQ_H
+#define ECHOMQ_EMQ_H
+
+#include <stdbool.h>
+
+#include "module.h"
+
+#define EMQ_WRONGTYPE "WRONGTYPE Operation against a key holding the wrong kind of value"
+#define EMQ_NO_BASE "ERR first key must begin with emq:{queue}:"
+#define EMQ_NOT_A_JOB "EMQKIND job id must be JOB-namespaced"
+#define EMQ_KEYS(verb, count) "ERR " verb " number of keys must be " count
+#define EMQ_MODE(verb) "ERR " verb " mode must be in or at"
+#define EMQ_DUE(verb) "ERR " verb " due must be a non-negative integer"
+
+/* The longest time or count: scores are doubles (protocol §4). */
+#define EMQ_LAST 9007199254740991LL
+
+/* Bytes that belong to somebody else. */
+struct text {
+    const char *at;
+    size_t length;
+};
+
+/* The queue that a call's first key names; `base` is that key up to and including `}:`. */
+struct queue {
+    RedisModuleCtx *ctx;
+    struct text base;
+};
+
+/* text.c */
+struct text emq_text(const RedisModuleString *string);
+struct text emq_word(const char *word);
+bool emq_same(struct text one, struct text other);
+/* The number that a canonical decimal from 0 to 2^53 - 1 says, or -1. */
+long long emq_natural(struct text text);
+
+/* call.c: what is checked before anything is read. */
+bool emq_queue(struct queue *queue, RedisModuleCtx *ctx, const RedisModuleString *first_key);
+bool emq_is_key(const struct queue *queue, const RedisModuleString *key, const char *part, struct text id);
+bool emq_is_job(struct text id);
+enum emq_due { EMQ_DUE_SOUND, EMQ_DUE_MODE, EMQ_DUE_VALUE };
+/* The run-at that `in|at value` means. */
+enum emq_due emq_due(long long *run_at_ms, const RedisModuleString *mode, const RedisModuleString *value);
+
+/* keys.c: `base part id tail`, to be freed with emq_free. */
+RedisModuleString *emq_key(const struct queue *queue, const char *part, struct text id, const char *tail);
+RedisModuleString *emq_key_named(const struct queue *queue, const char *name);
+void emq_free(const struct queue *queue, RedisModuleString *string);
+/* The type and the length of what a key holds. */
+int emq_type(const struct queue *queue, RedisModuleString *key, size_t *length);
+/* Whether a key holds that type, or nothing. */
+bool emq_fits(const struct queue *queue, RedisModuleString *key, int type);
+/* Whether a set holds a member; the key is known to fit. */
+bool emq_member(const struct queue *queue, RedisModuleString *key, RedisModuleString *member);
+/* Ends a write that cannot fail: its reply is of no interest. */
+void emq_done(RedisModuleCallReply *reply);
+
+/* wake.c: `n` tokens while fewer than 64 lie there; one when `id` is now the earliest of the schedule (§12.2). */
+void emq_wake(const struct queue *queue, long long n);
+void emq_wake_if_first(const struct queue *queue, RedisModuleString *schedule, const RedisModuleString *id);
+
+/* ceiling.c: the tokens that are due after `freed` jobs left hand (§7). */
+void emq_wake_freed(const struct queue *queue, long long freed);
+
+/* One command a file. */
+int emq_schedule(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
+int emq_reschedule(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
+int emq_promote(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
+int emq_delay(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
+
+#endif

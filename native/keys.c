@@ -1,0 +1,59 @@
+/* The keys of a queue (protocol §2), and what they hold. */
+#include <string.h>
+
+#include "emq.h"
+
+RedisModuleString *emq_key(const struct queue *queue, const char *part, struct text id, const char *tail) {
+    const size_t part_length = strlen(part), tail_length = strlen(tail);
+    const size_t length = queue->base.length + part_length + id.length + tail_length;
+    char small[256];
+    char *buffer = length <= sizeof small ? small : RedisModule_Alloc(length);
+    char *end = buffer;
+    memcpy(end, queue->base.at, queue->base.length);
+    end += queue->base.length;
+    memcpy(end, part, part_length);
+    end += part_length;
+    memcpy(end, id.at, id.length);
+    end += id.length;
+    memcpy(end, tail, tail_length);
+    RedisModuleString *key = RedisModule_CreateString(queue->ctx, buffer, length);
+    if (buffer != small) RedisModule_Free(buffer);
+    return key;
+}
+
+RedisModuleString *emq_key_named(const struct queue *queue, const char *name) {
+    struct text none = {"", 0};
+    return emq_key(queue, name, none, "");
+}
+
+void emq_free(const struct queue *queue, RedisModuleString *string) { RedisModule_FreeString(queue->ctx, string); }
+
+int emq_type(const struct queue *queue, RedisModuleString *key, size_t *length) {
+    RedisModuleKey *handle = RedisModule_OpenKey(queue->ctx, key, REDISMODULE_READ);
+    if (!handle) {
+        *length = 0;
+        return REDISMODULE_KEYTYPE_EMPTY;
+    }
+    int type = RedisModule_KeyType(handle);
+    *length = RedisModule_ValueLength(handle);
+    RedisModule_CloseKey(handle);
+    return type;
+}
+
+bool emq_fits(const struct queue *queue, RedisModuleString *key, int type) {
+    size_t length;
+    int found = emq_type(queue, key, &length);
+    return found == type || found == REDISMODULE_KEYTYPE_EMPTY;
+}
+
+bool emq_member(const struct queue *queue, RedisModuleString *key, RedisModuleString *member) {
+    RedisModuleKey *handle = RedisModule_OpenKey(queue->ctx, key, REDISMODULE_READ);
+    double score;
+    bool found = handle && RedisModule_ZsetScore(handle, member, &score) == REDISMODULE_OK;
+    if (handle) RedisModule_CloseKey(handle);
+    return found;
+}
+
+void emq_done(RedisModuleCallReply *reply) {
+    if (reply) RedisModule_FreeCallReply(reply);
+}

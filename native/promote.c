@@ -1,0 +1,108 @@
+/* EMQ.PROMOTE 2 schedule pending base batch: what is due becomes claimable, earliest first (protocol §5).
+ * Twin: lua/promote.lua, to which a batch with a grouped row is left before anything is written. */
+#include <math.h>
+
+#include "emq.h"
+
+#define VERB "EMQ.PROMOTE"
+
+enum { SLICE = 1000 };
+
+/* What is due: ids, and the row's key of each, NULL for a ghost. */
+struct batch {
+    RedisModuleString **ids, **rows;
+    size_t count, room, flat;
+    bool grouped;
+};
+
+static void add(struct batch *batch, RedisModuleString *id) {
+    if (batch->count == batch->room) {
+        batch->room = batch->room ? 2 * batch->room : 128;
+        batch->ids = RedisModule_Realloc(batch->ids, batch->room * sizeof *batch->ids);
+        batch->rows = RedisModule_Realloc(batch->rows, batch->room * sizeof *batch->rows);
+    }
+    batch->ids[batch->count] = id;
+    batch->rows[batch->count++] = NULL;
+}
+
+static void read_due(const struct queue *queue, RedisModuleString *schedule, long long most, struct batch *batch) {
+    RedisModuleKey *handle = RedisModule_OpenKey(queue->ctx, schedule, REDISMODULE_READ);
+    if (!handle) return;
+    double now = (double)RedisModule_Milliseconds();
+    if (RedisModule_ZsetFirstInScoreRange(handle, -INFINITY, now, 0, 0) == REDISMODULE_OK) {
+        while (!RedisModule_ZsetRangeEndReached(handle) && (unsigned long long)most > batch->count) {
+            add(batch, RedisModule_ZsetRangeCurrentElement(handle, NULL));
+            RedisModule_ZsetRangeNext(handle);
+        }
+    }
+    RedisModule_ZsetRangeStop(handle);
+    RedisModule_CloseKey(handle);
+}
+
+static void read_rows(const struct queue *queue, struct batch *batch) {
+    for (size_t i = 0; i < batch->count && !batch->grouped; i++) {
+        RedisModuleString *row = emq_key(queue, "job:", emq_text(batch->ids[i]), "");
+        RedisModuleKey *handle = RedisModule_OpenKey(queue->ctx, row, REDISMODULE_READ);
+        if (handle && RedisModule_KeyType(handle) == REDISMODULE_KEYTYPE_HASH) {
+            int grouped = 0;
+            RedisModule_HashGet(handle, REDISMODULE_HASH_CFIELDS | REDISMODULE_HASH_EXISTS, "group", &grouped, NULL);
+            batch->grouped = grouped != 0;
+            batch->rows[i] = row;
+            batch->flat++;
+        } else {
+            emq_free(queue, row);
+        }
+        if (handle) RedisModule_CloseKey(handle);
+    }
+}
+
+static void move(const struct queue *queue, RedisModuleString *schedule, RedisModuleString *pending,
+                 const struct batch *batch) {
+    RedisModuleString *zero = RedisModule_CreateString(queue->ctx, "0", 1), *vector[2 * SLICE];
+    for (size_t first = 0; first < batch->count; first += SLICE) {
+        size_t last = batch->count - first < SLICE ? batch->count : first + SLICE, length = 0;
+        for (size_t i = first; i < last; i++) {
+            if (!batch->rows[i]) continue;
+            vector[length++] = zero;
+            vector[length++] = batch->ids[i];
+        }
+        if (length) emq_done(RedisModule_Call(queue->ctx, "ZADD", "!sv", pending, vector, length));
+        emq_done(RedisModule_Call(queue->ctx, "ZREM", "!sv", schedule, batch->ids + first, last - first));
+        for (size_t i = first; i < last; i++) {
+            if (batch->rows[i])
+                emq_done(RedisModule_Call(queue->ctx, "HSET", "!scc", batch->rows[i], "state", "pending"));
+        }
+    }
+    emq_free(queue, zero);
+}
+
+int emq_promote(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
+    if (argc != 6) return RedisModule_WrongArity(ctx);
+    RedisModuleString *schedule = argv[2], *pending = argv[3];
+    if (!emq_same(emq_text(argv[1]), emq_word("2"))) return RedisModule_ReplyWithError(ctx, EMQ_KEYS(VERB, "2"));
+    struct queue queue;
+    if (!emq_queue(&queue, ctx, schedule)) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE);
+    if (!emq_is_key(&queue, schedule, "schedule", emq_word("")) || !emq_is_key(&queue, pending, "pending", emq_word("")))
+        return RedisModule_ReplyWithError(ctx, "ERR " VERB " keys must be schedule and pending");
+    long long most = emq_natural(emq_text(argv[5]));
+    if (most < 1) return RedisModule_ReplyWithError(ctx, "ERR " VERB " batch must be a positive integer");
+    if (!emq_fits(&queue, schedule, REDISMODULE_KEYTYPE_ZSET) || !emq_fits(&queue, pending, REDISMODULE_KEYTYPE_ZSET))
+        return RedisModule_ReplyWithError(ctx, EMQ_WRONGTYPE);
+    struct batch batch = {NULL, NULL, 0, 0, 0, false};
+    read_due(&queue, schedule, most, &batch);
+    read_rows(&queue, &batch);
+    if (batch.grouped) {
+        RedisModule_ReplyWithError(ctx, "EMQSTATE promote lane not native");
+    } else {
+        if (batch.count) move(&queue, schedule, pending, &batch);
+        emq_wake(&queue, (long long)batch.flat);
+        RedisModule_ReplyWithLongLong(ctx, (long long)batch.count);
+    }
+    for (size_t i = 0; i < batch.count; i++) {
+        emq_free(&queue, batch.ids[i]);
+        if (batch.rows[i]) emq_free(&queue, batch.rows[i]);
+    }
+    RedisModule_Free(batch.ids);
+    RedisModule_Free(batch.rows);
+    return REDISMODULE_OK;
+}
