@@ -1,0 +1,137 @@
+"""Native commands among the calls of one connection, without a socket (protocol §5, Native twins)."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from echomq.protocol.call import Call
+from echomq.protocol.replies import as_int
+from echomq.protocol.scripts import Script, script
+from echomq.wire.handshake import Terms
+from echomq.wire.limits import Limits
+from echomq.wire.pipe import Entry, Pipe
+from echomq.wire.resp import ErrorReply, pack, raw
+
+PROMOTE, DELAY, CLAIM = script("promote"), script("delay"), script("claim")
+NATIVE = frozenset({PROMOTE, DELAY})
+
+LANE = b"-EMQSTATE promote lane not native\r\n"
+UNKNOWN = b"-ERR unknown command 'EMQ.PROMOTE', with args beginning with: '2'\r\n"
+FORBIDDEN = b"-NOPERM User mail has no permissions to run the 'emq.promote' command\r\n"
+NOSCRIPT = b"-NOSCRIPT No matching script.\r\n"
+
+
+class Waiter:
+    def __init__(self) -> None:
+        self.left = False
+
+    def done(self) -> bool:
+        return self.left
+
+
+def pipe_on(native: frozenset[Script] = NATIVE, *, yields: bool = True) -> Pipe[Waiter]:
+    pipe: Pipe[Waiter] = Pipe()
+    pipe.agree(Terms(Limits(), native, yields))
+    return pipe
+
+
+def entry(what: Script | None, name: str) -> Entry[Waiter]:
+    """A call as a caller packs it who knows nothing of the connection."""
+    command = "" if what else "GET"
+    call = Call("run", (f"emq:{{q}}:{name}",), (), as_int, script=what, command=command, subject=name)
+    return Entry(call, Waiter(), pack(call))
+
+
+def said(each: Entry[Waiter], *, native: bool) -> bytes:
+    return pack(each.call, native=native)
+
+
+def answers(pipe: Pipe[Waiter], data: bytes) -> list[tuple[str, object]]:
+    return [
+        (each.call.subject, answer.text if isinstance(answer, ErrorReply) else answer)
+        for each, answer in pipe.feed(data)
+    ]
+
+
+def test_a_script_with_a_twin_goes_as_the_command_and_others_as_they_are() -> None:
+    promote, claim, get = entry(PROMOTE, "p"), entry(CLAIM, "c"), entry(None, "g")
+    sent = pipe_on().take(deque([promote, claim, get]))
+    assert sent == said(promote, native=True) + said(claim, native=False) + said(get, native=False)
+    assert b"EMQ.PROMOTE" in sent
+
+
+def test_what_was_packed_for_a_native_connection_goes_as_the_script_on_one_without_the_command() -> None:
+    waiting = [entry(PROMOTE, "p"), entry(DELAY, "d")]
+    for each in waiting:
+        each.turn()
+    sent = pipe_on(frozenset({DELAY})).take(deque(waiting))
+    assert sent == said(waiting[0], native=False) + said(waiting[1], native=True)
+
+
+@pytest.mark.parametrize("yields", [True, False])
+def test_what_is_left_to_the_script_is_sent_again_in_order_with_nothing_newer_before_it(yields: bool) -> None:
+    pipe = pipe_on(yields=yields)
+    p1, get, d, p2 = entry(PROMOTE, "p1"), entry(None, "get"), entry(DELAY, "d"), entry(PROMOTE, "p2")
+    pipe.take(deque([p1, get, d, p2]))
+    newer = deque([entry(PROMOTE, "newer")])
+    assert answers(pipe, LANE) == []
+    assert pipe.take(newer) == b""
+    assert answers(pipe, b":7\r\n-EMQSTATE delay lane not native\r\n:2\r\n") == [("get", 7), ("p2", 2)]
+    again = said(p1, native=False) + said(d, native=False) + said(entry(PROMOTE, "newer"), native=True)
+    assert pipe.take(newer) == again, "no script is loaded, and the next call is native again"
+    assert answers(pipe, b":3\r\n:1\r\n:0\r\n") == [("p1", 3), ("d", 1), ("newer", 0)]
+    assert not pipe.sent
+    assert not pipe.missing
+
+
+def test_a_script_that_the_server_lacks_in_turn_is_loaded_for_the_call_that_was_left_to_it() -> None:
+    pipe = pipe_on()
+    p, c = entry(PROMOTE, "p"), entry(CLAIM, "c")
+    pipe.take(deque([p, c]))
+    assert answers(pipe, LANE + NOSCRIPT) == []
+    load_claim, load_promote = (pack(raw("SCRIPT", "LOAD", each.source)) for each in (CLAIM, PROMOTE))
+    assert pipe.take(deque()) == load_claim + said(p, native=False) + said(c, native=False)
+    assert answers(pipe, b"$2\r\nab\r\n" + NOSCRIPT + b":5\r\n") == [("c", 5)]
+    assert pipe.take(deque()) == load_promote + said(p, native=False)
+    assert answers(pipe, b"$2\r\nab\r\n:4\r\n") == [("p", 4)]
+
+
+@pytest.mark.parametrize("error", [UNKNOWN, FORBIDDEN], ids=["unknown", "forbidden"])
+def test_auto_gives_up_a_command_that_is_not_there_and_runs_its_calls_as_scripts(error: bytes) -> None:
+    pipe = pipe_on()
+    p1, p2, d = entry(PROMOTE, "p1"), entry(PROMOTE, "p2"), entry(DELAY, "d")
+    pipe.take(deque([p1, p2, d]))
+    assert answers(pipe, error + error + b":1\r\n") == [("d", 1)]
+    p3, d2 = entry(PROMOTE, "p3"), entry(DELAY, "d2")
+    again = [said(each, native=False) for each in (p1, p2, p3)]
+    assert pipe.take(deque([p3, d2])) == b"".join(again) + said(d2, native=True)
+    assert answers(pipe, b":1\r\n:2\r\n:3\r\n:4\r\n") == [("p1", 1), ("p2", 2), ("p3", 3), ("d2", 4)]
+
+
+@pytest.mark.parametrize("error", [UNKNOWN, FORBIDDEN], ids=["unknown", "forbidden"])
+def test_wire_6_tells_the_caller_that_a_command_is_not_there(error: bytes) -> None:
+    pipe = pipe_on(yields=False)
+    pipe.take(deque([entry(PROMOTE, "p")]))
+    [(_, text)] = answers(pipe, error)
+    assert text == error[1:].decode().strip()
+    assert not pipe.missing
+
+
+def test_refusals_of_a_native_command_and_unknown_plain_commands_reach_the_caller() -> None:
+    pipe = pipe_on()
+    pipe.take(deque([entry(DELAY, "d"), entry(None, "g"), entry(CLAIM, "c"), entry(DELAY, "k")]))
+    texts = ["EMQSTATE delay not active", "ERR unknown command 'GET'", "EMQSTATE x not native", "NOPERM No key"]
+    found = answers(pipe, b"".join(b"-" + text.encode() + b"\r\n" for text in texts))
+    assert [text for _, text in found] == texts
+
+
+def test_a_caller_that_left_before_its_script_was_sent_is_not_run() -> None:
+    pipe = pipe_on()
+    p = entry(PROMOTE, "p")
+    pipe.take(deque([p]))
+    pipe.feed(LANE)
+    assert p.sink is not None
+    p.sink.left = True
+    assert pipe.take(deque()) == b""
