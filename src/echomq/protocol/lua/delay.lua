@@ -5,13 +5,13 @@
 -- ARGV[1] -> id    ARGV[2] -> token    ARGV[3] -> in | at   ARGV[4] -> ms
 -- returns 1; EMQSTALE job gone; EMQSTALE delay token mismatch; EMQSTATE delay not active; ERR arity, ERR mode, ERR due, EMQKIND
 -- @include shape
+local wrong = misshapen('EMQ.DELAY', 3, 4)
+if wrong then return wrong end
 -- @include due
 -- @include kind
 -- @include place
 -- @include sound
 -- @include ceiling
-local wrong = misshapen('EMQ.DELAY', 3, 4)
-if wrong then return wrong end
 local due, refused = due_at('EMQ.DELAY', ARGV[3], ARGV[4])
 if not due then return refused end
 local id = ARGV[1]
@@ -19,16 +19,16 @@ refused = not_a_job(id)
 if refused then return refused end
 local row = fields(id, 'attempts', 'group')
 if not row then
-  redis.call('ZREM', KEYS[2], id)
+  redis.call('ZREM', base .. 'active', id)
   return redis.error_reply('EMQSTALE job gone')
 end
 if row[1] ~= ARGV[2] then return redis.error_reply('EMQSTALE delay token mismatch') end
-if not redis.call('ZSCORE', KEYS[2], id) then return redis.error_reply('EMQSTATE delay not active') end
+if not redis.call('ZSCORE', base .. 'active', id) then return redis.error_reply('EMQSTATE delay not active') end
 sound('schedule')
 sound_lane(row[2])
 local opened = leave(id, row[2], 'active')
-redis.call('HSET', KEYS[1], 'state', 'scheduled')
-redis.call('ZADD', KEYS[3], due, id)
+redis.call('HSET', row_of(id), 'state', 'scheduled')
+redis.call('ZADD', base .. 'schedule', due, id)
 wake_freed(1, opened)
 wake_if_first(id)
 return 1

@@ -2,7 +2,10 @@
 -- enqueue: admits one flat job (protocol §5).
 -- KEYS[1] -> row   KEYS[2] -> pending
 -- ARGV[1] -> id    ARGV[2] -> payload
--- returns 1; 0 when the id has a row or a kept result (nothing written); EMQKIND
+-- returns 1; 0 when the id has a row or a kept result (nothing written); ERR arity, EMQKIND
+-- @include shape
+local wrong = misshapen('EMQ.ENQUEUE', 2, 2)
+if wrong then return wrong end
 -- @include kind
 -- @include admit
 -- @include wake

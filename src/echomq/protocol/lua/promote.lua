@@ -4,18 +4,20 @@
 -- ARGV[1] -> base       ARGV[2] -> batch
 -- returns how many it selected, ghosts among them; ERR arity, ERR batch
 -- @include shape
+local wrong = misshapen('EMQ.PROMOTE', 2, 2)
+if wrong then return wrong end
 -- @include now
 -- @include natural
 -- @include place
 -- @include sound
 -- @include wake
-local wrong = misshapen('EMQ.PROMOTE', 2, 2)
-if wrong then return wrong end
 local left = natural(ARGV[2])
 if not left or left < 1 then return redis.error_reply('ERR EMQ.PROMOTE batch must be a positive integer') end
+sound('schedule', 'pending')
+local schedule, pending = base .. 'schedule', base .. 'pending'
 local selected, claimable = 0, 0
 while left > 0 do
-  local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, math.min(left, 1000))
+  local ids = redis.call('ZRANGEBYSCORE', schedule, '-inf', now, 'LIMIT', 0, math.min(left, 1000))
   if #ids == 0 then break end
   local flat, grouped = {}, {}
   for i = 1, #ids do
@@ -28,8 +30,8 @@ while left > 0 do
       flat[#flat + 1] = ids[i]
     end
   end
-  if #flat > 0 then redis.call('ZADD', KEYS[2], unpack(flat)) end
-  redis.call('ZREM', KEYS[1], unpack(ids))
+  if #flat > 0 then redis.call('ZADD', pending, unpack(flat)) end
+  redis.call('ZREM', schedule, unpack(ids))
   for i = 2, #flat, 2 do redis.call('HSET', row_of(flat[i]), 'state', 'pending') end
   for _, job in ipairs(grouped) do claimable = claimable + to_place(job[1], job[2]) end
   claimable = claimable + #flat / 2

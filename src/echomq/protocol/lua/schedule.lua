@@ -4,12 +4,12 @@
 -- ARGV[1] -> id    ARGV[2] -> payload   ARGV[3] -> in | at   ARGV[4] -> ms
 -- returns 1; 0 when the id has a row or a kept result; ERR arity, ERR mode, ERR due, EMQKIND
 -- @include shape
+local wrong = misshapen('EMQ.SCHEDULE', 2, 4)
+if wrong then return wrong end
 -- @include due
 -- @include kind
 -- @include admit
 -- @include wake
-local wrong = misshapen('EMQ.SCHEDULE', 2, 4)
-if wrong then return wrong end
 local due, refused = due_at('EMQ.SCHEDULE', ARGV[3], ARGV[4])
 if not due then return refused end
 refused = not_a_job(ARGV[1])

@@ -1,10 +1,12 @@
--- misshapen(verb, keys, args): Redis's own refusal for a call with other keys or arguments, else nil (protocol §5).
+-- misshapen(verb, keys, args): the refusal for a call with more or fewer words, which is Redis's own, or with another
+-- number of keys among them, else nil (protocol §5).
 -- misshapen_list(verb, first, step): the same for a list of arguments that comes in steps after the first few.
 local function misshapen_error(verb)
   return redis.error_reply("ERR wrong number of arguments for '" .. string.lower(verb) .. "' command")
 end
 local function misshapen(verb, keys, args)
-  if #KEYS ~= keys or #ARGV ~= args then return misshapen_error(verb) end
+  if #KEYS + #ARGV ~= keys + args then return misshapen_error(verb) end
+  if #KEYS ~= keys then return redis.error_reply('ERR ' .. verb .. ' number of keys must be ' .. keys) end
 end
 local function misshapen_list(verb, first, step)
   if #ARGV <= first or (#ARGV - first) % step ~= 0 then return misshapen_error(verb) end
