@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from echomq import EchoMQ, Job, errors, jobs, metrics, mint
-from echomq.app import echomq as app
+from echomq.app import sending
 from echomq.errors import BlockingCallWarning, DisconnectedError
 from echomq.protocol.replies import Counts, State
 from support.servers import Server
@@ -133,10 +133,10 @@ def test_an_id_that_is_taken_is_minted_again(mq: EchoMQ, queue: str, monkeypatch
 
     first = work.enqueue()
     ids = iter([first.id, first.id, fresh := mint()])
-    monkeypatch.setattr(app, "mint", lambda: next(ids))
+    monkeypatch.setattr(sending, "mint", lambda: next(ids))
     assert work.enqueue().id == fresh
     assert counts(mq, queue) == (2, 0)
-    monkeypatch.setattr(app, "mint", lambda: first.id)
+    monkeypatch.setattr(sending, "mint", lambda: first.id)
     with pytest.raises(errors.EchoMQError, match="100 fresh ids"):
         work.enqueue()
 

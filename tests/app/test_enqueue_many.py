@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from echomq import EchoMQ, InvalidInputError, Job, State, jobs, metrics
-from echomq.app.bound import FLIGHT, Bound
+from echomq.app.bound import Bound
+from echomq.app.sending import FLIGHT
 from echomq.errors import EnqueueManyError
 from echomq.protocol.scripts import script
 from support.servers import Server
@@ -127,7 +128,7 @@ def test_calls_that_end_with_an_error_tell_what_was_sent(mq: EchoMQ, queue: str,
     with pytest.raises(InvalidInputError, match="'to'"):
         mq.enqueue_many(calls(3))
     assert mq.run(metrics.counts(queue)).pending == 0
-    with pytest.raises(EnqueueManyError, match=rf"{FLIGHT:,} of {FLIGHT:,} jobs are sent; and then") as caught:
+    with pytest.raises(EnqueueManyError, match=rf"{FLIGHT:,} of {FLIGHT:,} jobs are sent; then making") as caught:
         mq.enqueue_many(calls(FLIGHT + 1))
     assert isinstance(caught.value.__cause__, InvalidInputError)
     assert len(caught.value.sent) == FLIGHT == mq.run(metrics.counts(queue)).pending
@@ -136,7 +137,7 @@ def test_calls_that_end_with_an_error_tell_what_was_sent(mq: EchoMQ, queue: str,
 def test_a_fresh_id_that_is_taken_is_minted_again(mq: EchoMQ, queue: str, send, monkeypatch) -> None:
     taken = send.enqueue("taken")
     with monkeypatch.context() as patch:
-        patch.setattr("echomq.app.bound.minter.mint_many", lambda n: [taken.id] * n)
+        patch.setattr("echomq.app.sending.minter.mint_many", lambda n: [taken.id] * n)
         sent = mq.enqueue_many([send.s("a"), send.after(hours=1).s("b")])
     assert len({taken.id, *(job.id for job in sent)}) == 3
     assert not any(job.duplicate for job in sent)
@@ -144,7 +145,7 @@ def test_a_fresh_id_that_is_taken_is_minted_again(mq: EchoMQ, queue: str, send, 
 
 
 def test_what_is_no_call_is_refused(mq: EchoMQ, server: Server, queue: str, send) -> None:
-    with pytest.raises(InvalidInputError, match="takes calls such as send.s"):
+    with pytest.raises(InvalidInputError, match=r"takes calls such as send\.s"):
         mq.enqueue_many([send])  # type: ignore[list-item]  # the point of the test
     with pytest.raises(InvalidInputError, match="takes many calls"):
         mq.enqueue_many(send.s("a"))

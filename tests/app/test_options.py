@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from echomq import Dedup, EchoMQ, InvalidInputError, Job, State, jobs, lanes, metrics
-from echomq.app import echomq as app
+from echomq.app import sending
 from echomq.app.job import TimedJob
 from echomq.errors import QueueNameError
 from echomq.protocol.checks import MAX_MS, MAX_SPAN_MS
@@ -197,8 +197,8 @@ def test_a_key_goes_with_a_lane_and_a_time(mq: EchoMQ, queue: str, send) -> None
 
 def test_a_taken_id_is_minted_again_with_options_too(mq: EchoMQ, send, monkeypatch: pytest.MonkeyPatch) -> None:
     first = send.enqueue()
-    ids = iter([first.id, fresh := app.mint()])
-    monkeypatch.setattr(app, "mint", lambda: next(ids))
+    ids = iter([first.id, fresh := sending.mint()])
+    monkeypatch.setattr(sending, "mint", lambda: next(ids))
     job = send.options(lane="acme", dedup="k").enqueue()
     assert (job.id, job.duplicate) == (fresh, False)
 

@@ -6,29 +6,24 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import suppress
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
-from echomq.app.bound import Bound, Shipment
+from echomq.app.bound import Bound
 from echomq.app.connections import Connections
 from echomq.app.errors import BlockingCallWarning, JobDefinitionError
 from echomq.app.job import CoroutineJob, JobFunction, JobOptions, PlainJob, check_function
 from echomq.app.lanes import Lane
 from echomq.app.naming import job_name
 from echomq.app.options import Options
-from echomq.app.telling import added
-from echomq.identity.errors import EchoMQError
-from echomq.identity.minter import mint
+from echomq.app.sending import admission, asend_all, send_all
 from echomq.protocol import admin
 from echomq.protocol.admin import Cancellation
 from echomq.protocol.admission import Admitted
 from echomq.protocol.backoff import Fixed, Policy, check_policy
 from echomq.protocol.call import Call, Plan
 from echomq.protocol.checks import MAX_PAYLOAD, integer, name_of
-from echomq.protocol.errors import WireError
 from echomq.protocol.keys import check_queue
-from echomq.protocol.replies import Admission
 from echomq.wire.options import FENCE
 
 if TYPE_CHECKING:
@@ -36,7 +31,7 @@ if TYPE_CHECKING:
 
     from echomq.app.handles import Job
     from echomq.runtime.dial import Dial
-    from echomq.wire import AsyncConnector, Connector
+    from echomq.wire import AsyncConnector, Connector, Wire
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,8 +39,6 @@ T = TypeVar("T")
 
 MAX_ATTEMPTS: Final = 3
 BACKOFF: Final = Fixed(1_000)
-_MINTS: Final = 100
-"""Duplicates in a row of freshly minted ids that no accident explains."""
 
 
 class EchoMQ:
@@ -55,7 +48,9 @@ class EchoMQ:
     `.echomq` in the project); `durable` asks that one for an fsync on every write. Nothing is connected
     before it is used. It may be used from any thread, on any event loop, and in a forked child. With `events` what
     happens to each job is published, by senders and workers, for `echomq.events` (protocol §10): a command more a job.
-    `max_payload`, in bytes, bounds what one job carries. `InvalidInputError` for a wrong URL, name or number.
+    `max_payload`, in bytes, bounds what one job carries. `wire` is how the server is spoken to (protocol §5): 4 by
+    scripts, 6 by native commands and by nothing else, "auto" by those that it has; None is the URL's `?wire=`, or else
+    "auto". `InvalidInputError` for a wrong URL, name or number.
     """
 
     def __init__(
@@ -68,12 +63,12 @@ class EchoMQ:
         fence: str = FENCE,
         max_payload: int = MAX_PAYLOAD,
         events: bool = False,
+        wire: Wire | None = None,
     ) -> None:
         self.default_queue = check_queue(default_queue)
         self.max_payload = integer("max_payload", max_payload, least=1, most=MAX_PAYLOAD)
         self.events = events
-        self._fence = fence
-        self._connections = Connections(url, home, durable, fence)
+        self._connections = Connections(url, home, durable, fence=fence, wire=wire)
         self._jobs: dict[str, JobFunction[..., Any]] = {}
         self._warned = False
 
@@ -156,15 +151,15 @@ class EchoMQ:
         # Imported when used: a program that only sends has no loops.
         from echomq.runtime.dial import Dial
 
-        return Dial(self._connections.source, fence=self._fence)
+        return Dial(self._connections.source, fence=self._connections.fence, wire=self._connections.wire)
 
-    def use_server(self, url: str) -> None:
-        """Uses another server from now on; to be called before anything is sent.
+    def use_server(self, url: str | None = None, *, wire: Wire | None = None) -> None:
+        """Uses another server, or another wire, from now on; to be called before anything is sent.
 
-        `InvalidInputError` for a URL that is none. Awaited connectors that are open stay with their loops.
+        `InvalidInputError` for what is none. Awaited connectors that are open stay with their loops.
         """
         self._connections.close()
-        self._connections = Connections(url, None, False, self._fence)
+        self._connections = self._connections.moved(url, wire)
 
     def run(self, call: Call[T] | Plan[T]) -> T:
         """Runs a verb: `mq.run(repeat.cancel("mail", "digest"))` (protocol §5 to §9).
@@ -183,11 +178,11 @@ class EchoMQ:
 
         Raises as `run` does; an error without an answer has a note with the id that was sent (protocol §1).
         """
-        return self.run(_admission(name, queue, payload, options, events=self.events))
+        return self.run(admission(name, queue, payload, options, events=self.events))
 
     async def aadmit(self, name: str, queue: str, payload: bytes, options: Options) -> Admitted:
         """`admit`, awaited."""
-        return await self.arun(_admission(name, queue, payload, options, events=self.events))
+        return await self.arun(admission(name, queue, payload, options, events=self.events))
 
     def enqueue_many(self, calls: Iterable[Bound[R]]) -> list[Job[R]]:
         """Sends many jobs: `mq.enqueue_many(send.s(to) for to in everybody)`, one handle a call, in their order.
@@ -197,27 +192,11 @@ class EchoMQ:
         flight it comes through as it is.
         """
         self.warn_on_a_loop("enqueue_many")
-        shipment = Shipment(self, calls)
-        for flight in shipment.flights():
-            connector = self.connection()
-            for place in flight.land(connector.run_many(flight.calls)):
-                flight.sent_again(place, self._tried(flight.bounds[place]))
-            if told := flight.tell():
-                connector.run_many(told)
-            shipment.done(flight)
-        return shipment.result()
+        return send_all(self, calls)
 
     async def aenqueue_many(self, calls: Iterable[Bound[R]]) -> list[Job[R]]:
         """`enqueue_many`, awaited."""
-        shipment = Shipment(self, calls)
-        for flight in shipment.flights():
-            connector = await self.aconnection()
-            for place in flight.land(await connector.run_many(flight.calls)):
-                flight.sent_again(place, await self._atried(flight.bounds[place]))
-            if told := flight.tell():
-                await connector.run_many(told)
-            shipment.done(flight)
-        return shipment.result()
+        return await asend_all(self, calls)
 
     def lane(self, name: str, *, queue: str | None = None) -> Lane:
         """A lane of a queue, the app's default queue unless named: `mq.lane("acme", queue="mail").limit(5)`.
@@ -239,18 +218,6 @@ class EchoMQ:
         """`cancel`, awaited."""
         call = admin.cancel_job(self.default_queue if queue is None else queue, job_id, reason=reason)
         return await self.arun(call)
-
-    def _tried(self, bound: Bound[Any]) -> Admitted | EchoMQError:
-        try:
-            return self.run(_admission(bound.job.name, bound.queue, bound.payload, bound.options, events=False))
-        except EchoMQError as error:
-            return error
-
-    async def _atried(self, bound: Bound[Any]) -> Admitted | EchoMQError:
-        try:
-            return await self.arun(_admission(bound.job.name, bound.queue, bound.payload, bound.options, events=False))
-        except EchoMQError as error:
-            return error
 
     def warn_on_a_loop(self, method: str) -> None:
         """To be called by the blocking methods that have an awaited twin, straight from the user's code."""
@@ -353,24 +320,3 @@ def _place(function: Callable[..., Any]) -> str:
     if code is None:
         return repr(function)
     return f"{function.__qualname__} ({code.co_filename}:{code.co_firstlineno})"
-
-
-def _admission(name: str, queue: str, payload: bytes, options: Options, *, events: bool) -> Plan[Admitted]:
-    """A job admitted under a fresh id; under another when the first send finds it taken (protocol §1)."""
-    for _ in range(_MINTS):
-        job_id = mint()
-        try:
-            answer: Admission | Admitted = yield options.admit(queue, job_id, payload)
-        except WireError as error:
-            error.add_note(f"the job {name!r} has the id {job_id}: its state there tells whether it was admitted")
-            raise
-        admitted = answer if isinstance(answer, Admitted) else Admitted(answer, job_id)
-        if admitted.verdict is not Admission.DUPLICATE or admitted.id != job_id:
-            told = added(queue, admitted, events=events)
-            if told is not None:
-                with suppress(EchoMQError):  # the job is there, whether anybody hears of it or not
-                    yield told
-            return admitted
-    raise EchoMQError(
-        f"job {name!r}: {_MINTS} fresh ids in a row were taken; does another host use this one's clock and node?"
-    )

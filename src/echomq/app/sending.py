@@ -1,0 +1,289 @@
+"""Sending: one job under a fresh id, and many on their way at once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from echomq.app.bound import Bound
+from echomq.app.errors import EnqueueManyError
+from echomq.app.handles import Job
+from echomq.app.options import Options
+from echomq.app.telling import added
+from echomq.identity.errors import EchoMQError, InvalidInputError
+from echomq.identity.minter import mint, minter
+from echomq.protocol import jobs
+from echomq.protocol.admission import Admitted
+from echomq.protocol.call import Call, Plan
+from echomq.protocol.errors import WireError
+from echomq.protocol.replies import Admission
+
+if TYPE_CHECKING:
+    from echomq.app.echomq import EchoMQ
+
+R = TypeVar("R")
+
+FLIGHT: Final = 2_000
+"""Jobs that leave in one flight."""
+TURN: Final = 200
+"""Jobs that are made ready before an event loop has a turn."""
+FLIGHT_BYTES: Final = 16 * 1024 * 1024
+BULK: Final = 500
+"""Jobs in one call of the bulk admission: a server does nothing else for as long as one call takes."""
+BULK_BYTES: Final = 1024 * 1024
+
+_DUPLICATE: Final = Admission.DUPLICATE
+_MINTS: Final = 100
+"""Duplicates in a row of freshly minted ids that no accident explains."""
+
+
+def admission(name: str, queue: str, payload: bytes, options: Options, *, events: bool) -> Plan[Admitted]:
+    """A job admitted under a fresh id; under another when the first send finds it taken (protocol §1)."""
+    for _ in range(_MINTS):
+        job_id = mint()
+        try:
+            answer: Admission | Admitted = yield options.admit(queue, job_id, payload)
+        except WireError as error:
+            error.add_note(f"the job {name!r} has the id {job_id}: its state there tells whether it was admitted")
+            raise
+        admitted = answer if isinstance(answer, Admitted) else Admitted(answer, job_id)
+        if admitted.verdict is not Admission.DUPLICATE or admitted.id != job_id:
+            told = added(queue, admitted, events=events)
+            if told is not None:
+                with suppress(EchoMQError):  # the job is there, whether anybody hears of it or not
+                    yield told
+            return admitted
+    raise EchoMQError(
+        f"job {name!r}: {_MINTS} fresh ids in a row were taken; does another host use this one's clock and node?"
+    )
+
+
+def send_all(mq: EchoMQ, bounds: Iterable[Bound[R]]) -> list[Job[R]]:
+    """See `EchoMQ.enqueue_many`. The next flight is made while one is in the air."""
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    shipment = Shipment(mq, bounds)
+    flights = filter(None, shipment.flights())
+    flight = next(flights, None)
+    if flight is None or not flight.is_full:
+        if flight is not None:
+            shipment.done(_flown(mq, flight))
+        return shipment.result()
+    with ThreadPoolExecutor(1, "echomq-enqueue-many") as pilot:
+        while flight is not None:
+            flying: Future[Flight] = pilot.submit(_flown, mq, flight)
+            flight = next(flights, None)
+            shipment.done(flying.result())
+    return shipment.result()
+
+
+async def asend_all(mq: EchoMQ, bounds: Iterable[Bound[R]]) -> list[Job[R]]:
+    """See `EchoMQ.aenqueue_many`. The next flight is made while one is in the air."""
+    shipment = Shipment(mq, bounds)
+    flying: asyncio.Task[Flight] | None = None
+    try:
+        for flight in shipment.flights():
+            if flight is None:
+                await asyncio.sleep(0)
+                continue
+            if flying is not None:
+                shipment.done(await flying)
+            flying = asyncio.ensure_future(_aflown(mq, flight))
+        if flying is not None:
+            shipment.done(await flying)
+    finally:
+        if flying is not None:
+            flying.cancel()
+    return shipment.result()
+
+
+def _flown(mq: EchoMQ, flight: Flight) -> Flight:
+    connector = mq.connection()
+    for place in flight.land(connector.run_many(flight.calls)):
+        try:
+            flight.sent_again(place, mq.run(flight.again(place)))
+        except EchoMQError as error:
+            flight.sent_again(place, error)
+    if told := flight.told():
+        connector.run_many(told)
+    return flight
+
+
+async def _aflown(mq: EchoMQ, flight: Flight) -> Flight:
+    connector = await mq.aconnection()
+    for place in flight.land(await connector.run_many(flight.calls)):
+        try:
+            flight.sent_again(place, await mq.arun(flight.again(place)))
+        except EchoMQError as error:
+            flight.sent_again(place, error)
+    if told := flight.told():
+        await connector.run_many(told)
+    return flight
+
+
+class Flight:
+    """Bound calls that leave together, each under a fresh id: those without a time, lane or key in bulk."""
+
+    def __init__(self, mq: EchoMQ, bounds: Sequence[Bound[Any]], payloads: Sequence[bytes]) -> None:
+        self.bounds = bounds
+        self._mq = mq
+        self._payloads = payloads
+        self._ids = minter.mint_many(len(bounds))
+        self._queues = [bound.options.queue or bound.job.queue for bound in bounds]
+        self._places: list[Sequence[int]] = []
+        """The places in `bounds` that each call answers for."""
+        self._answers: list[Admission | Admitted | EchoMQError] = []
+        self.calls: list[Call[Any]] = []
+        bulks: dict[str, list[int]] = {}
+        for place, bound in enumerate(bounds):
+            if bound.options.is_bulk:
+                bulks.setdefault(self._queues[place], []).append(place)
+            else:
+                self._places.append((place,))
+                self.calls.append(bound.options.admit(self._queues[place], self._ids[place], payloads[place]))
+        for queue, places in bulks.items():
+            for part in _parts(places, payloads):
+                self._places.append(part)
+                self.calls.append(jobs.enqueue_many(queue, [(self._ids[at], payloads[at]) for at in part]))
+
+    def land(self, outcomes: Sequence[Any]) -> list[int]:
+        """Takes one outcome a call; gives the places whose fresh id was taken, to be `sent_again` one by one."""
+        answers: list[Any] = [None] * len(self.bounds)
+        for places, outcome in zip(self._places, outcomes, strict=True):
+            each: Sequence[Any] = [outcome] * len(places)
+            if isinstance(outcome, tuple):
+                each = cast("Sequence[Any]", outcome)
+            for place, answer in zip(places, each, strict=True):
+                answers[place] = answer
+        self._answers = answers
+        return [place for place in range(len(answers)) if self._is_taken(place)] if _DUPLICATE in answers else []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether another flight may follow."""
+        return len(self.bounds) >= FLIGHT or sum(map(len, self._payloads)) >= FLIGHT_BYTES
+
+    def again(self, place: int) -> Plan[Admitted]:
+        """The job of a place under another id."""
+        bound = self.bounds[place]
+        return admission(bound.job.name, self._queues[place], self._payloads[place], bound.options, events=False)
+
+    def sent_again(self, place: int, answer: Admitted | EchoMQError) -> None:
+        """What became of a job that was sent again under another id."""
+        self._answers[place] = answer
+
+    def told(self) -> list[Call[None]]:
+        """Tells this process's observers; gives the calls that publish what was added, when events are wanted."""
+        events = self._mq.events
+        if not events and "echomq.runtime.telemetry" not in sys.modules:
+            return []
+        known = zip(self._queues, self._ids, self._answers, strict=True)
+        calls = [
+            added(queue, answer if isinstance(answer, Admitted) else Admitted(answer, job_id), events=events)
+            for queue, job_id, answer in known
+            if not isinstance(answer, EchoMQError)
+        ]
+        return [call for call in calls if call is not None]
+
+    def handles(self) -> Iterator[tuple[Job[Any], EchoMQError | None]]:
+        """A handle for each, in order; that of one without an answer has the id it was sent under."""
+        mq = self._mq
+        for bound, queue, job_id, answer in zip(self.bounds, self._queues, self._ids, self._answers, strict=True):
+            name = bound.job.name
+            if isinstance(answer, Admitted):
+                yield Job(answer.id, name, queue, answer.verdict is _DUPLICATE, mq), None
+            elif isinstance(answer, EchoMQError):
+                yield Job(job_id, name, queue, False, mq), answer
+            else:
+                yield Job(job_id, name, queue, False, mq), None
+
+    def _is_taken(self, place: int) -> bool:
+        answer = self._answers[place]
+        if isinstance(answer, Admitted):
+            return answer.verdict is _DUPLICATE and answer.id == self._ids[place]
+        return answer is _DUPLICATE
+
+
+class Shipment:
+    """An iterable of bound calls, taken flight by flight, and what has become of all of them so far."""
+
+    def __init__(self, mq: EchoMQ, bounds: Iterable[Bound[Any]]) -> None:
+        if isinstance(bounds, Bound):
+            raise InvalidInputError("enqueue_many takes many calls: write enqueue_many([send.s(...), send.s(...)])")
+        self._mq = mq
+        self._bounds = iter(bounds)
+        self._jobs: list[Job[Any]] = []
+        self._errors: dict[int, EchoMQError] = {}
+        self._ended_by: Exception | None = None
+
+    def flights(self) -> Iterator[Flight | None]:
+        """The flights, each made when it is asked for; None at times, for others to have a turn meanwhile.
+
+        What the iterable raises ends them, and `result` tells.
+        """
+        bounds: list[Bound[Any]] = []
+        payloads: list[bytes] = []
+        size = 0
+        try:
+            for bound in self._bounds:
+                payload = self._payload(bound)
+                bounds.append(bound)
+                payloads.append(payload)
+                size += len(payload)
+                if len(bounds) >= FLIGHT or size >= FLIGHT_BYTES:
+                    yield Flight(self._mq, bounds, payloads)
+                    bounds, payloads, size = [], [], 0
+                elif not len(bounds) % TURN:
+                    yield None
+        except Exception as error:  # noqa: BLE001  (the user's own code: what is in flight has to land first)
+            self._ended_by = error
+            return
+        if bounds:
+            yield Flight(self._mq, bounds, payloads)
+
+    def done(self, flight: Flight) -> None:
+        """Takes over what has become of a flight."""
+        for job, error in flight.handles():
+            if error is not None:
+                self._errors[len(self._jobs)] = error
+            self._jobs.append(job)
+
+    def result(self) -> list[Job[Any]]:
+        """A handle for each call, in order.
+
+        `EnqueueManyError` when one was not accepted, or when the iterable raised after something was sent.
+        """
+        if (error := self._ended_by) is not None:
+            if not self._jobs:
+                raise error
+            raise self._error(f"then making the calls failed with {type(error).__name__}: {error}") from error
+        if self._errors:
+            raise self._error(f"the first of the others failed with {next(iter(self._errors.values()))}")
+        return self._jobs
+
+    def _payload(self, bound: Bound[Any]) -> bytes:
+        if not isinstance(bound, Bound):
+            raise InvalidInputError(
+                f"enqueue_many takes calls such as send.s(...), not {type(bound).__name__}: {bound!r:.200}"
+            )
+        if bound.job.mq is not self._mq:
+            raise InvalidInputError(f"{bound!r} belongs to another EchoMQ: send it with that one's enqueue_many")
+        return bound.payload
+
+    def _error(self, why: str) -> EnqueueManyError:
+        sent = len(self._jobs) - len(self._errors)
+        return EnqueueManyError(f"{sent:,} of {len(self._jobs):,} jobs are sent; {why}", self._jobs, self._errors)
+
+
+def _parts(places: Sequence[int], payloads: Sequence[bytes]) -> Iterator[Sequence[int]]:
+    """`places` cut into what one call of the bulk admission takes."""
+    start = size = 0
+    for end, place in enumerate(places):
+        if end > start and (end - start >= BULK or size + len(payloads[place]) > BULK_BYTES):
+            yield places[start:end]
+            start, size = end, 0
+        size += len(payloads[place])
+    yield places[start:]
