@@ -48,10 +48,23 @@ class Hall:
         return handler
 
 
-async def serve(stack: AsyncExitStack, desks: list[Desk], hall: Hall, budget: Budget, first: int = 0) -> list[Consumer]:
+async def serve(
+    stack: AsyncExitStack,
+    desks: list[Desk],
+    hall: Hall,
+    budget: Budget,
+    first: int = 0,
+    weights: tuple[int, ...] = (1,) * 5,
+) -> list[Consumer]:
     return [
         await stack.enter_async_context(
-            each.consuming(hall.handler(number), concurrency=budget.slots, beat_ms=MINUTE, budget=budget)
+            each.consuming(
+                *(hall.handler(number),),
+                concurrency=budget.slots,
+                beat_ms=MINUTE,
+                budget=budget,
+                weight=weights[number - first],
+            )
         )
         for number, each in enumerate(desks, first)
     ]
@@ -159,3 +172,49 @@ async def test_a_queue_that_never_had_a_slot_fires_its_recurrences_on_time(desks
         clock.raw.execute("DEL", clock.key("repeat"), clock.key("repeat:tick"))
         hall.go.set()
         await until(lambda: clock.size("pending") == 0 and clock.size("active") == 0)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 10])
+async def test_who_weighs_more_is_served_more_often(desks: list[Desk], slots: int) -> None:
+    for each in desks[:2]:
+        each.enqueue(count=400)
+    hall = Hall()
+    async with AsyncExitStack() as stack:
+        await serve(stack, desks[:2], hall, Budget(slots), weights=(3, 1))
+        await until(lambda: hall.running.total() == slots)
+        hall.go.set()
+        await until(lambda: len(hall.order) > 300)
+    heavy = hall.order[100:300].count(0)
+    assert 135 <= heavy <= 165, f"{heavy} of 200 for a weight of 3 in 4"
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+async def test_in_a_strict_order_the_first_is_empty_before_the_next_is_served(desks: list[Desk], slots: int) -> None:
+    for each in desks[:3]:
+        each.enqueue(count=40)
+    hall = Hall()
+    hall.go.set()
+    async with AsyncExitStack() as stack:
+        consumers = await serve(stack, desks[:3], hall, Budget(slots, strict=True))
+        await until(lambda: sum(each.tally.completed for each in consumers) == 120)
+    early = hall.order[slots:]  # the first claims of all may leave before the first queue has joined
+    ends = [max(place for place, number in enumerate(early) if number == which) for which in range(3)]
+    starts = [early.index(which) for which in range(3)]
+    assert ends[0] - starts[1] <= 2 * slots
+    assert ends[1] - starts[2] <= 2 * slots
+
+
+@pytest.mark.parametrize("most", [1, 7, 60])
+async def test_a_budget_for_so_many_jobs_claims_no_more_over_all_queues(desks: list[Desk], most: int) -> None:
+    for each in desks[:3]:
+        each.enqueue(count=30)
+    hall = Hall()
+    hall.go.set()
+    budget = Budget(20, most=most)
+    async with AsyncExitStack() as stack:
+        consumers = await serve(stack, desks[:3], hall, budget)
+        await budget.spent.reach(1)
+        await until(lambda: sum(each.tally.completed for each in consumers) == most)
+        await asyncio.gather(*(each.beat() for each in consumers))
+    assert len(hall.order) == most
+    assert sum(each.size("pending") for each in desks[:3]) == 90 - most

@@ -93,7 +93,7 @@ async def test_a_job_that_cannot_be_started_leaves_the_others_of_its_claim_alone
     ids = desk.enqueue(count=4)
     refused: list[str] = []
 
-    def scarce(runner: Runner, held: Held, function: Callable[[], object]) -> None:
+    def scarce(runner: Runner, held: Held, function: Callable[[], object], *more: object) -> None:
         if held.job.id == ids[0] and not refused:
             refused.append(held.job.id)
             raise MemoryError

@@ -8,7 +8,7 @@ from echomq.runtime.consumer import Consumer
 from echomq.runtime.dial import Dial
 from echomq.runtime.leases import LeaseKeeper
 from echomq.runtime.metronome import Metronome
-from echomq.runtime.outcome import Bury, Done, Later, Outcome, Retry
+from echomq.runtime.outcome import Bury, Done, Lapsed, Later, Outcome, Retry
 from echomq.runtime.presence import Identity, identity
 from echomq.runtime.pump import Pump
 from echomq.runtime.runner import Handler, InThread, Router
@@ -28,6 +28,7 @@ __all__ = [
     "Identity",
     "InThread",
     "JobCancelledError",
+    "Lapsed",
     "Later",
     "LeaseKeeper",
     "Metronome",

@@ -42,7 +42,8 @@ class Consumer(Intake):
     event loop may stand still before the leases are given up (ten leases unless given). `on_lost(job)` is called on
     the loop when the lease of a job in hand turns out to be lost, `on_cancel(job, reason)` when its cancel token is
     set; with `interrupt` its coroutine is cancelled too. `who`: its entry in the registry of workers.
-    `budget` is shared with other consumers, so that all of them together run no more jobs at once than it has slots.
+    `budget` is shared with other consumers, so that all of them together run no more jobs at once than it has slots;
+    `weight` is this one's share of them.
     `metronome` listens, sweeps and keeps the time for it, in a pool of consumers.
     `watch` is told every step; with `events` they are published on the queue's channel too (protocol §10).
     """
@@ -69,7 +70,8 @@ class Consumer(Intake):
         """Nothing is in hand, the last claim found nothing, and no parent waits for a signal of its jobs."""
         last = self._turns.last
         found = last is None or bool(last.jobs) or self._turns.hungry
-        return not self._held and not found and not (self._gear and self._gear.legs.owes)
+        busy = self._held or self._turns.lapsing
+        return not busy and not found and not (self._gear and self._gear.legs.owes)
 
     @property
     def next_run_ms(self) -> int | None:
@@ -148,10 +150,11 @@ class Consumer(Intake):
             presence = Presence(self._queue, self._who, self._held, self._concurrency)
             legs = Legs(self._queue, presence, beat_ms=self._beat_ms, paid=self._nudge.set)
             runner = Runner(self._handler, queue=self._queue, threads=self._concurrency, ended=self._ended)
+            runner.late, runner.freed = self._late, self._freed
             await self._keeper.start()
             self._keeper.add(hand)
             if self._budget is not None:
-                self._budget.join(self._turns)
+                self._budget.join(self._turns, self._weight)
             self._gear = Gear(conn, hand, runner, ear, legs, loop)
         return self._gear
 
@@ -241,6 +244,9 @@ class Consumer(Intake):
             turns.fired(moved)
         if not turns.asking:
             self._wishes.clear()  # whatever was on its way has come
+        if self._settler.lapsed:
+            self._settler.lapsed = False
+            turns.lapsed(gear.loop.time())
         if self._settler.yielded:
             self._settler.yielded = False
             if not turns.time.yields:

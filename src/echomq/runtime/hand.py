@@ -14,7 +14,7 @@ from echomq.protocol.replies import Claimed
 from echomq.protocol.workers import Kept
 from echomq.runtime.cancel import LOST, CancelToken
 from echomq.runtime.loops import log
-from echomq.runtime.outcome import Outcome, brief
+from echomq.runtime.outcome import Lapsed, Outcome, brief
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class Hand:
             if older is not None:
                 self._lose(older)  # it lapsed, and this very worker has claimed it anew
             latest[held.job.id] = held
-        wanted = [held for held in latest.values() if not held.lost]
+        wanted = [held for held in latest.values() if not held.lost and type(held.outcome) is not Lapsed]
         if not wanted:
             return None
         try:

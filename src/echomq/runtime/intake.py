@@ -15,7 +15,7 @@ from echomq.protocol.checks import integer
 from echomq.protocol.jobs import LEASE_MS
 from echomq.protocol.keys import check_queue
 from echomq.protocol.replies import Claimed
-from echomq.runtime.budget import Budget
+from echomq.runtime.budget import MAX_WEIGHT, Budget
 from echomq.runtime.cancel import wish_of
 from echomq.runtime.dial import Dial
 from echomq.runtime.drain import Drain
@@ -24,7 +24,7 @@ from echomq.runtime.hand import Held
 from echomq.runtime.leases import LeaseKeeper
 from echomq.runtime.loops import BEAT_MS, Loop
 from echomq.runtime.metronome import Metronome
-from echomq.runtime.outcome import RELEASED, Bury
+from echomq.runtime.outcome import RELEASED, Bury, Lapsed
 from echomq.runtime.presence import Identity, identity
 from echomq.runtime.publishing import Publisher
 from echomq.runtime.pump import PROMOTE_BATCH, Recurrences
@@ -62,6 +62,7 @@ class Intake(Loop):
         watch: Telemetry = hub,
         events: bool = False,
         budget: Budget | None = None,
+        weight: int = 1,
         metronome: Metronome | None = None,
     ) -> None:
         super().__init__(dial, beat_ms=beat_ms)
@@ -72,6 +73,7 @@ class Intake(Loop):
         self._stuck_ms = None if stuck_ms is None else integer("stuck_ms", stuck_ms, least=1)
         if metronome is not None and metronome.queue != queue:
             raise InvalidInputError(f"the metronome beats for queue {metronome.queue!r}, not for {queue!r}")
+        self._max_stalled = integer("max_stalled", max_stalled, least=1)
         self._metronome = metronome
         self._seat: Seat | None = None
         self._keeper = keeper or (LeaseKeeper(dial) if metronome is None else metronome.keeper)
@@ -83,6 +85,7 @@ class Intake(Loop):
         self._who = who or identity((queue,))
         self._recurrences = Recurrences(queue) if pump else None
         self._held: set[Held] = set()
+        self._late: set[Held] = set()
         # Its own when it publishes, since its own connection does.
         self._watch = Telemetry(watch.emit, Publisher(self._publish)) if events else watch
         self._settler = Settler(
@@ -99,10 +102,12 @@ class Intake(Loop):
             batch=promote_batch,
             watch=self._watch,
             budget=budget,
+            late=self._late,
             wake=self._wake,
             pooled=metronome is not None,
         )
         self._budget = budget
+        self._weight = integer("weight", weight, least=1, most=MAX_WEIGHT)
         self._offered = self._passed = False
         self._listening = True
         self._drain: Drain | None = None
@@ -160,11 +165,19 @@ class Intake(Loop):
 
     def _ended(self, held: Held) -> None:
         """A handler is done with its job."""
+        if type(held.outcome) is Lapsed and held.job.stalled + 1 >= self._max_stalled:
+            held.outcome = Bury(f"stalled: {held.outcome.error} (lapse {held.job.stalled + 1} of {self._max_stalled})")
         waiting = self._settler.waiting
         waiting.append(held)
         # The first one, for a flight; and as many as a second flight needs.
         if len(waiting) in self._turns.worth:
             self._nudge.set()
+
+    def _freed(self) -> None:
+        """A function that had outlasted its time has returned, and its slot is free."""
+        self._nudge.set()
+        if self._budget is not None:
+            self._budget.changed(self._turns)
 
     def _cancelled(self) -> None:
         """Somebody cancels every task: end at once, but whole."""

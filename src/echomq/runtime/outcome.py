@@ -94,6 +94,19 @@ class Released(Outcome):
     """The worker hands the job back: claimable at once, nothing spent. For the consumer's own use in a drain."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lapsed(Outcome):
+    """The process that the job ran in has died, the consumer has not: its lease lapses now, and is counted as a lapse.
+
+    Where that would be the last one that the consumer bears, the job is buried, with this text.
+    """
+
+    error: str
+
+    def __post_init__(self) -> None:
+        _text("Lapsed", self.error)
+
+
 DONE: Final = Done()
 RELEASED: Final = Released()
 

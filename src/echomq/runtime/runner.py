@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -23,9 +24,15 @@ PUT_OFF_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class InThread:
-    """What a router gives for a function that blocks: it is run in a thread, and what it returns is the outcome."""
+    """What a router gives for a function that blocks: it is run in a thread, and what it returns is the outcome.
+
+    `timeout_ms`, counted from its start, is how long it may take. Nothing can stop it then: `late()` says what becomes
+    of its job, its cancel token is set, and its slot stays taken until it returns.
+    """
 
     run: Callable[[], object]
+    timeout_ms: int | None = None
+    late: Callable[[], Outcome] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,10 @@ class Runner:
         self._threads: Threads[Held] = Threads(threads, f"echomq {queue}", self._returned)
         self.threaded: set[Held] = set()
         """Jobs whose function is in a thread, which nothing can interrupt."""
+        self.late = set[Held]()
+        """Jobs that are settled, and whose function goes on past its time."""
+        self.freed: Callable[[], None] = _nothing
+        """Called when such a function has returned."""
         self.draining = False
         """From now on a cancelled job is handed back, and so is one that raises."""
         self.start: Callable[[Held], None]
@@ -123,14 +134,17 @@ class Runner:
             self._end(held, _failed(held, error))
             return
         if type(routed) is InThread:
-            self._into_thread(held, routed.run)
+            self._into_thread(held, routed.run, routed)
         elif is_awaitable(routed):
             held.task = self._loop.create_task(self._attend(held, routed))
         else:
             self._end(held, _outcome(routed))
 
-    def _into_thread(self, held: Held, function: Callable[[], object]) -> None:
+    def _into_thread(self, held: Held, function: Callable[[], object], limits: InThread | None = None) -> None:
+        began: list[float] = []
+
         def call() -> object:
+            began.append(time.monotonic())
             current.set(held)
             if held.outcome is not None:
                 return RELEASED  # given up while it waited for a thread
@@ -143,12 +157,38 @@ class Runner:
             self.put_off(held, error)
         else:
             self.threaded.add(held)
+            if limits is not None and limits.timeout_ms is not None:
+                self._loop.call_later(limits.timeout_ms / 1_000, self._due, held, limits, began)
+
+    def _due(self, held: Held, limits: InThread, began: list[float]) -> None:
+        """The time of a function in a thread may be over."""
+        if held not in self.threaded or held.outcome is not None or limits.timeout_ms is None or limits.late is None:
+            return
+        limit_s = limits.timeout_ms / 1_000
+        left_s = began[0] + limit_s - time.monotonic() if began else limit_s
+        if left_s > 0:
+            self._loop.call_later(left_s, self._due, held, limits, began)
+            return
+        self.threaded.discard(held)
+        self.late.add(held)
+        self._end(held, limits.late())
+        held.cancel(f"not done after {limits.timeout_ms} ms")
+        log.error(
+            "job %s goes on past its time, in a thread that nothing can stop; %d slots are taken so",
+            *(held.job.id, len(self.late)),
+        )
 
     def _returned(self, held: Held, value: object, error: BaseException | None) -> None:
         self.threaded.discard(held)
-        if error is not None:
+        if held in self.late:
+            self.late.discard(held)
+            self.freed()
+        if held.outcome is not None:
+            if inspect.iscoroutine(value):
+                value.close()
+        elif error is not None:
             self._end(held, _failed(held, error))
-        elif held.outcome is None and is_awaitable(value):
+        elif is_awaitable(value):
             held.task = self._loop.create_task(self._attend(held, value))
         else:
             self._end(held, _outcome(value))
@@ -182,6 +222,10 @@ class Runner:
                 outcome = Bury(held.reason)  # no attempt may follow
             held.outcome = outcome
             self._ended(held)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _failed(held: Held, error: BaseException) -> Outcome:

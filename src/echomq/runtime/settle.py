@@ -17,7 +17,20 @@ from echomq.protocol.keys import keys
 from echomq.protocol.replies import Claimed, Completion, Retried, as_bytes, as_list
 from echomq.runtime.hand import Held
 from echomq.runtime.loops import log
-from echomq.runtime.outcome import DONE, LINE, MAX_DELAY_MS, Bury, Done, Later, Outcome, Released, Retry, bounded, brief
+from echomq.runtime.outcome import (
+    DONE,
+    LINE,
+    MAX_DELAY_MS,
+    Bury,
+    Done,
+    Lapsed,
+    Later,
+    Outcome,
+    Released,
+    Retry,
+    bounded,
+    brief,
+)
 from echomq.runtime.telemetry import Cancelled, Completed, Dead, Delayed, Failed, Telemetry, hub
 from echomq.runtime.telemetry import Retried as RetriedStep
 from echomq.wire import AsyncConnector
@@ -39,6 +52,7 @@ class Tally:
     buried: int = 0
     snoozed: int = 0
     released: int = 0
+    lapsed: int = 0
     refused: int = 0
 
 
@@ -80,6 +94,8 @@ class Settler:
         """Something has died, or was completed with a signal to a parent in another queue."""
         self.doubtful = False
         """A failure was sent and not answered: `clear_doubts` before the next `take`."""
+        self.lapsed = False
+        """The lease of a job was ended, for the next sweep to count: in a millisecond at the earliest."""
         self.yielded = False
         """A job was put off that asks this consumer to leave the time to another one."""
         self._trouble: EchoMQError | None = None
@@ -172,6 +188,8 @@ class Settler:
                 return jobs.release(self._queue, job.id, job.attempts)
             case Bury(error):
                 return self._retry(held, 0, job.attempts, error)
+            case Lapsed():
+                return jobs.extend(self._queue, job.id, job.attempts, lease_ms=1)
             case Retry(error, delay, most):
                 failures = job.failures + 1
                 last = failures >= (self._max_attempts if most is None else most)
@@ -235,6 +253,10 @@ class Settler:
             self.yielded |= outcome.yield_time
         elif isinstance(outcome, Released):
             self.tally.released += 1
+        elif isinstance(outcome, Lapsed):
+            self.tally.lapsed += 1
+            self.lapsed = True
+            log.error("job %s of %s lapsed: %s", job.id, self._queue, _first_line(outcome))
         self._held.discard(held)
 
     def _report(self, held: Held, verdict: object) -> None:
@@ -292,5 +314,5 @@ def _finished(job: Claimed, outcome: Outcome | None) -> Finished:
 
 
 def _first_line(outcome: Outcome | None) -> str:
-    text = outcome.error if isinstance(outcome, Retry | Bury) else repr(outcome)
+    text = outcome.error if isinstance(outcome, Retry | Bury | Lapsed) else repr(outcome)
     return text.split("\n", 1)[0][:LINE]

@@ -7,7 +7,7 @@ one may leave with what has finished since, so that the server and the handlers 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, cast
 
 from echomq.identity.errors import EchoMQError
@@ -31,6 +31,8 @@ PIPELINE: Final = 16
 MOST: Final = 500
 """Jobs that one flight claims or settles at most: a script keeps the server busy for about 10 us each."""
 
+_LAPSE_S: Final = 0.005
+
 _NEVER_S: Final = 10 * 365 * 86_400.0
 
 _HEADS: Final = ("schedule", "repeat", "cron")
@@ -52,12 +54,14 @@ class Turns:
         batch: int,
         watch: Telemetry = hub,
         budget: Budget | None = None,
+        late: Collection[Held] = (),
         wake: Callable[[], None] | None = None,
         pooled: bool = False,
     ) -> None:
         self._queue = queue
         self._settler = settler
         self._held = held
+        self._late = late
         self._watch = watch
         self._budget = budget
         self._wake = wake
@@ -86,6 +90,8 @@ class Turns:
         """Something was claimed since it last parked."""
         self.away = False
         """It will not claim for a while, or never again."""
+        self.lapsing = False
+        """A lease was ended here, for a sweep that has not come back yet."""
         self.last: Claims | None = None
         self.flying: list[Flight] = []
 
@@ -101,9 +107,9 @@ class Turns:
 
     @property
     def used(self) -> int:
-        """Slots that are taken by jobs that run, or kept for a claim under way."""
+        """Slots that are taken by jobs that run, by functions past their time, or kept for a claim under way."""
         settler = self._settler
-        return len(self._held) - len(settler.waiting) - settler.leaving + self._asked
+        return len(self._held) - len(settler.waiting) - settler.leaving + self._asked + len(self._late)
 
     @property
     def wants(self) -> bool:
@@ -168,7 +174,7 @@ class Turns:
             flight.asked = free
             self._asked += free
             if self._budget is not None:
-                self._budget.claimed(self)
+                self._budget.asked(self, free)
             flight.add(conn, jobs.claim_many(self._queue, free, lease_ms=self._lease_ms))
         elif looks:
             flight.looked = True
@@ -193,6 +199,11 @@ class Turns:
             if self._budget is not None:
                 self._budget.changed(self)
 
+    def lapsed(self, now: float) -> None:
+        """A lease was ended, by a millisecond of the server: sweep soon, so that it is counted."""
+        self.lapsing = True
+        self.beat_at = min(self.beat_at, now + _LAPSE_S)
+
     def _take_in(self, flight: Flight, now: float, start: Callable[[tuple[Claimed, ...]], None]) -> bool:
         self.flying.remove(flight)
         self._asked -= flight.asked
@@ -206,6 +217,8 @@ class Turns:
         promoted = next(left) if flight.tried_ms is not None else None
         if flight.asked:
             claims = next(left)
+            if self._budget is not None:
+                self._budget.landed(self, flight.asked, len(claims.jobs) if isinstance(claims, Claims) else 0)
             if isinstance(claims, Claims):
                 time.learn(claims, flight.sent_at, now)
                 self.last = claims
@@ -226,6 +239,7 @@ class Turns:
             self._settler.signalled |= bool(swept.dead)
             if self._watch.observers:
                 self._report(swept)
+            self.lapsing = False
             more = len(swept.recovered) + len(swept.dead) >= LIMIT
             self.beat_at = now if more else now + self._beat_s
             if time.due(now):
