@@ -33,7 +33,6 @@ class Placed:
     payload: bytes
     parent: str
     policy: str
-    anew: bool
     parent_queue: str
     children: int
 
@@ -193,52 +192,84 @@ class FlowModel(LaneModel):
         """Whether a node is left alone: it lives, has a kept result, or was a parent that is finished."""
         return self.known(job_id) or job_id in self.books
 
-    def flow_add(self, nodes: Sequence[Placed]) -> list[int]:
-        answers: list[int] = []
+    def stranger(self, job_id: str, parent: str, parent_queue: str, children: int) -> str:
+        """Why the row under a node's id is not that node's, or nothing."""
+        row = self.rows.get(job_id)
+        if row is None:
+            return ""
+        if parent and not self.child_of(job_id, parent, parent_queue):
+            return "not of this flow"
+        return "not a parent" if children and job_id not in self.books else ""
+
+    def child_of(self, job_id: str, parent: str, parent_queue: str) -> bool:
+        """Whether a job's row names this parent."""
+        row = self.rows[job_id]
+        return (row.parent, row.parent_queue or "") == (parent, parent_queue)
+
+    def flow_add(self, nodes: Sequence[Placed]) -> list[int] | str:
+        """The answers, or the refusal, which comes before the first change."""
         held: set[str] = set()
+        plan: list[str] = []
         for node in nodes:
             here = bool(node.parent) and not node.parent_queue
             if here and node.parent not in held and self.needless(node.parent, node.id):
-                answers.append(0)
+                plan.append("left")
             elif self.there(node.id):
-                answers.append(0)
-                if node.parent in held or node.anew:
-                    self.count_at_once(node)
+                if why := self.stranger(node.id, node.parent, node.parent_queue, node.children):
+                    return f"EMQSTATE flow add {node.id} {why}"
+                plan.append("there")
             else:
-                answers.append(1)
-                row = self.rows[node.id] = Row(node.payload, parent=node.parent or None)
-                row.parent_policy = node.policy or None
-                row.parent_queue = node.parent_queue or None
+                plan.append("new")
                 if node.children:
-                    row.state = "awaiting_children"
-                    self.books[node.id] = Books(node.children)
                     held.add(node.id)
-                else:
-                    self.to_place(node.id)
-        return answers
+        for node, what in zip(nodes, plan, strict=True):
+            if what == "new":
+                self.plant(node)
+            elif what == "there" and node.parent:
+                self.count_at_once(node)
+        return [int(what == "new") for what in plan]
+
+    def plant(self, node: Placed) -> None:
+        """A node that is new: held, or claimable."""
+        row = self.rows[node.id] = Row(node.payload, parent=node.parent or None)
+        row.parent_policy = node.policy or None
+        row.parent_queue = node.parent_queue or None
+        if node.children:
+            row.state = "awaiting_children"
+            self.books[node.id] = Books(node.children)
+        else:
+            self.to_place(node.id)
 
     def count_at_once(self, node: Placed) -> None:
         """The end that a child had before its parent was held."""
         row = self.rows.get(node.id)
         if row is None:
             self.signal_done(node.id, node.parent, node.parent_queue or None, self.results.get(node.id, b""))
-        elif row.state == "dead" and row.parent == node.parent:
+        elif row.state == "dead":
             self.signal_death(node.id, row.last_error or b"")
 
     def needless(self, parent: str, child: str) -> bool:
         """Whether a parent in this queue needs the child no more."""
-        return parent not in self.rows or self.recorded(parent, [child])[0]
+        return parent not in self.rows or self.recorded(parent, [child])[0] == 1
 
-    def recorded(self, parent: str, children: Sequence[str]) -> tuple[bool, ...]:
+    def recorded(self, parent: str, children: Sequence[str]) -> tuple[int, ...]:
+        """Of each child: 1 it needs no adding, 0 its parent waits for it, 2 there is and was no such parent."""
         books = self.books.get(parent, Books(0))
-        gone = parent not in self.rows
-        return tuple(gone or books.counted(child) or child in books.failed for child in children)
+        gone = None if parent in self.rows else 1 if self.there(parent) else 2
+        return tuple(
+            1 if books.counted(child) or child in books.failed else 0 if gone is None else gone for child in children
+        )
+
+    def strangers(self, nodes: Sequence[tuple[str, str, str, int]]) -> tuple[str, ...]:
+        """Of each node: why its row is not its own, or nothing."""
+        return tuple(self.stranger(*node) for node in nodes)
 
     def flow_there(self, children: Sequence[tuple[str, str, str]]) -> tuple[bool, ...]:
-        """Of children of parents elsewhere: which were added before, or have a signal on its way."""
+        """Of children of parents elsewhere: which live as theirs, or have a signal on its way."""
         out: list[bool] = []
         for child, parent, queue in children:
             head = b"\0".join((queue.encode(), parent.encode(), child.encode(), b""))
             signals = any(entry.removeprefix(b"\0fail\0").startswith(head) for entry in self.outbox)
-            out.append(self.there(child) or signals)
+            lives = child in self.rows and self.rows[child].state != "dead" and self.child_of(child, parent, queue)
+            out.append(lives or signals)
         return tuple(out)

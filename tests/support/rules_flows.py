@@ -11,7 +11,8 @@ from hypothesis.stateful import rule
 
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol import flows
-from echomq.protocol.call import Call
+from echomq.protocol.call import Call, Plan
+from echomq.protocol.errors import ServerError, StateError
 from echomq.protocol.flows import Node, OnDeath
 from echomq.protocol.replies import Admission
 from support.machine import MINTER, QUEUES, Bench, picks
@@ -40,8 +41,7 @@ def placed(args: tuple[Any, ...]) -> list[Placed]:
     out: list[Placed] = []
     for i in range(0, len(args), 5):
         job_id, payload, parent, link, children = args[i : i + 5]
-        policy, anew, queue = link[:2], link[2:3] == "+", link[3:]
-        out.append(Placed(job_id, payload, parent, policy, anew, queue, children))
+        out.append(Placed(job_id, payload, parent, link[:2], link[2:], children))
     return out
 
 
@@ -78,17 +78,25 @@ class FlowRules(Bench):
         args: tuple[Any, ...] = call.args
         if call.verb == "flow there":
             return lambda: model.flow_there([args[i : i + 3] for i in range(0, len(args), 3)])
+        if call.verb == "flow strangers":
+            return lambda: model.strangers([args[i : i + 4] for i in range(0, len(args), 4)])
         if call.verb == "flow recorded":
-            return lambda: model.recorded(call.subject, args)
+            return lambda: tuple(flows.Need(one) for one in model.recorded(call.subject, args))
         verdicts = (Admission.DUPLICATE, Admission.ADMITTED)
-        return lambda: tuple(verdicts[one] for one in model.flow_add(placed(args)))
+
+        def added() -> tuple[Admission, ...] | str:
+            answers = model.flow_add(placed(args))
+            return answers if isinstance(answers, str) else tuple(verdicts[one] for one in answers)
+
+        return added
 
     def plant(self, root: Node, calls: int) -> None:
-        """Adds a flow, as many calls of it as its caller lives to make."""
-        plan, answer = flows.add(root), None
-        with suppress(StopIteration):
+        """Adds a flow, as many calls of it as its caller lives to make; a job of another's ends it."""
+        plan: Plan[Any] = flows.add(root)
+        answer: Any = None
+        with suppress(StopIteration, StateError):
             for _ in range(calls):
-                call = plan.send(answer)
+                call = plan.throw(answer) if isinstance(answer, ServerError) else plan.send(answer)
                 queue = queue_of(call)
                 answer = self.step_on(queue, call, self.foreseen(call, self.models[queue]))
 
@@ -100,7 +108,7 @@ class FlowRules(Bench):
 
     @rule(sprouts=trees, spread=st.booleans(), calls=cuts)
     def add_flow(self, sprouts: list[Sprout], spread: bool, calls: int) -> None:
-        """A flow of which some jobs may be there, in this family or another."""
+        """A flow of which some jobs may be there, in this family, in another, or alone."""
         self.trees.append(self.tree(sprouts, spread=spread))
         self.plant(self.trees[-1], calls)
 

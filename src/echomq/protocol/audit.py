@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from echomq.protocol.call import Arg, Call, Plan, Reply
 from echomq.protocol.checks import check_job
 from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.keys import Keys, keys
-from echomq.protocol.replies import as_bytes, as_list
+from echomq.protocol.kin import unreleasable
+from echomq.protocol.replies import as_bytes, as_int, as_list
 from echomq.protocol.scripts import script
 from echomq.protocol.walks import scan
 
@@ -33,9 +35,24 @@ def _text(reply: Reply) -> str:
     return as_bytes(reply).decode("utf-8", "backslashreplace")
 
 
-def _breaches(reply: Reply) -> tuple[Breach, ...]:
-    items = as_list(reply)
-    return tuple(Breach(_text(items[i]), _text(items[i + 1])) for i in range(0, len(items), 2))
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What one call of the audit has seen of a part of the ids."""
+
+    breaches: tuple[Breach, ...]
+    held: dict[bytes, int]
+    """Parents that wait, and for how many children."""
+    awaited_of: tuple[bytes, ...]
+    """The parent of each child in this queue that it still waits for."""
+
+
+def _looked(reply: Reply) -> _Looked:
+    found, held, kin = (as_list(part) for part in as_list(reply))
+    return _Looked(
+        tuple(Breach(_text(found[i]), _text(found[i + 1])) for i in range(0, len(found), 2)),
+        {as_bytes(held[i]): as_int(held[i + 1]) for i in range(0, len(held), 2)},
+        tuple(as_bytes(parent) for parent in kin),
+    )
 
 
 def _texts(reply: Reply) -> tuple[str, ...]:
@@ -83,7 +100,9 @@ def audit(queue: str, *, mend: bool = False) -> Plan[tuple[Breach, ...]]:
     """Every breach of §12.1, each looked at in one instant, so that a queue in use shows no false ones.
 
     With `mend`, `gactive` and the ring are set right. It reads every row of the queue and walks the server's keys
-    (SCAN), in steps that hold nobody up.
+    (SCAN), in steps that hold nobody up. A parent that waits for children outside the queue has the rows and outboxes
+    of all queues read too; one that waits for more than there are on this server is a breach (protocol §8). While a
+    flow across queues is being added, its parent looks like that for the moment between two calls.
     """
     return _audit(keys(queue), mend=mend)
 
@@ -103,12 +122,21 @@ def _audit(k: Keys, *, mend: bool) -> Plan[tuple[Breach, ...]]:
         if _is_job(name):
             lanes_of.setdefault(name, ())
     breaches: list[Breach] = []
+    held: dict[bytes, int] = {}
+    awaited: Counter[bytes] = Counter()
     ids = sorted(lanes_of)
     for start in range(0, len(ids), _PART):
         args: list[Arg] = []
         for each in ids[start : start + _PART]:
             args += (each, len(lanes_of[each]), *lanes_of[each])
-        breaches += yield Call("audit ids", (k.pending,), tuple(args), _breaches, _IDS, subject=k.queue)
+        seen = yield Call("audit ids", (k.pending,), tuple(args), _looked, _IDS, subject=k.queue)
+        breaches += seen.breaches
+        held |= seen.held
+        awaited.update(seen.awaited_of)
+    suspects = [parent for parent, waits in held.items() if awaited[parent] < waits and _is_job(parent)]
+    for parent, (waits, there) in (yield from unreleasable(k, suspects)).items():
+        what = f"held for good: it waits for {waits} children, and {there} of them exist"
+        breaches.append(Breach(parent.decode(), what))
     words = ("mend" if mend else "", *groups)
     books = Call("audit books", (k.pending,), words, _texts, _BOOKS, subject=k.queue)
     breaches += [Breach(k.queue, what) for what in (yield books)]

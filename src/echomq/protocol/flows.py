@@ -2,7 +2,7 @@
 
 A flow is a tree of `Node`s. `add` is a `Plan`: one atomic call when all nodes lie in one queue, else level by level,
 a call a queue, parents first; a part that fails leaves the parent held, and adding the same flow again goes on from
-there.
+there. An id that another job has is refused before anything is written: its end would never reach the parent.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from enum import Enum
 
 from echomq.protocol.call import Arg, Call, Plan, Reply
 from echomq.protocol.checks import check_job, integer, payload_of
-from echomq.protocol.errors import InvalidInputError
+from echomq.protocol.errors import InvalidInputError, StateError, from_reply
 from echomq.protocol.keys import check_queue, keys
-from echomq.protocol.replies import Admission, as_bytes, as_int, as_list, as_text
+from echomq.protocol.replies import Admission, as_bytes, as_int, as_list, as_text, as_texts
 from echomq.protocol.scripts import script
 
 __all__ = [
@@ -44,6 +44,7 @@ _ADD = script("flow_add")
 _DELIVER = script("flow_deliver")
 _RECORDED = script("flow_recorded")
 _REJECT = script("flow_reject")
+_STRANGERS = script("flow_strangers")
 _THERE = script("flow_there")
 
 
@@ -106,13 +107,12 @@ def _admissions(reply: Reply) -> tuple[Admission, ...]:
     return tuple(Admission.ADMITTED if as_int(item) else Admission.DUPLICATE for item in as_list(reply))
 
 
-def _step(queue: str, nodes: Sequence[_Placed], given: Mapping[str, Admission]) -> Call[tuple[Admission, ...]]:
+def _step(queue: str, nodes: Sequence[_Placed]) -> Call[tuple[Admission, ...]]:
     args: list[Arg] = []
     for node, parent in nodes:
         link = ""
         if parent:
-            anew = given.get(parent.id) is Admission.ADMITTED
-            link = node.on_death.value + ("+" if anew else ":") + (parent.queue if parent.queue != queue else "")
+            link = node.on_death.value + (parent.queue if parent.queue != queue else "")
         args += (node.id, payload_of(node.payload), parent.id if parent else "", link, len(node.children))
     return Call("flow add", (keys(queue).pending,), tuple(args), _admissions, _ADD, subject=nodes[0][0].id)
 
@@ -128,10 +128,72 @@ def _there(queue: str, nodes: Sequence[tuple[Node, Node]]) -> Call[tuple[bool, .
     return Call("flow there", (keys(queue).outbox,), tuple(args), _flags, _THERE, subject=nodes[0][0].id)
 
 
-def _recorded(parent: Node, children: Sequence[str]) -> Call[tuple[bool, ...]]:
+class Need(Enum):
+    """What a parent's queue says of a child."""
+
+    WAITS = 0
+    SETTLED = 1
+    NO_PARENT = 2
+
+
+def _needs(reply: Reply) -> tuple[Need, ...]:
+    return tuple(Need(as_int(item)) for item in as_list(reply))
+
+
+def _recorded(parent: Node, children: Sequence[str]) -> Call[tuple[Need, ...]]:
     row = keys(parent.queue).job(parent.id)
-    names = (row, row + ":processed", row + ":failed", row + ":unsuccessful")
-    return Call("flow recorded", names, tuple(children), _flags, _RECORDED, subject=parent.id)
+    subkeys = (":processed", ":failed", ":unsuccessful", ":dependencies", ":result")
+    names = (row, *(row + subkey for subkey in subkeys))
+    return Call("flow recorded", names, tuple(children), _needs, _RECORDED, subject=parent.id)
+
+
+def _strangers(queue: str, nodes: Sequence[_Placed]) -> Call[tuple[str, ...]]:
+    args: list[Arg] = []
+    for node, parent in nodes:
+        elsewhere = parent.queue if parent and parent.queue != queue else ""
+        args += (node.id, parent.id if parent else "", elsewhere, len(node.children))
+    return Call("flow strangers", (keys(queue).pending,), tuple(args), as_texts, _STRANGERS, subject=nodes[0][0].id)
+
+
+def _needed(placed: _Placed, above: Mapping[str, Node | None]) -> Plan[bool]:
+    """Whether a node is still to be added: it is not when a parent on the way up is finished or has recorded it."""
+    node, parent = placed
+    while parent is not None:
+        (need,) = yield _recorded(parent, [node.id])
+        if need is not Need.NO_PARENT:
+            return need is Need.WAITS
+        node, parent = parent, above.get(parent.id)
+    return True
+
+
+def _unclaimed(levels: Iterable[Sequence[_Placed]]) -> Plan[None]:
+    """Refuses, with nothing written, a flow of which an id is another job's; its parts are added by several calls."""
+    whole = [placed for level in levels for placed in level]
+    above = {node.id: parent for node, parent in whole}
+    for queue in dict.fromkeys(node.queue for node, _ in whole):
+        mine = [placed for placed in whole if placed[0].queue == queue]
+        for start in range(0, len(mine), _STEP):
+            nodes = mine[start : start + _STEP]
+            for placed, why in zip(nodes, (yield _strangers(queue, nodes)), strict=True):
+                if why and (yield from _needed(placed, above)):
+                    job_id = placed[0].id
+                    raise from_reply(f"EMQSTATE flow add {job_id} {why}", verb="flow add", subject=job_id)
+
+
+def _added(queue: str, nodes: Sequence[_Placed], given: Mapping[str, Admission]) -> Plan[dict[str, Admission]]:
+    """One call of an add. `StateError` for an id that another job has taken meanwhile, and what is held for it."""
+    try:
+        verdicts = yield _step(queue, nodes)
+    except StateError as error:
+        parent = next((parent for node, parent in nodes if parent and node.id in error.reply), None)
+        if parent is None or parent.id not in given:
+            raise
+        raise StateError(
+            f"{error}; the flow is added in part, and {parent.id} in queue {parent.queue} is held for ever: "
+            "remove_job that one, or free the id and add the same flow again",
+            reply=error.reply,
+        ) from error
+    return dict(zip((node.id for node, _ in nodes), verdicts, strict=True))
 
 
 def _known(queue: str, nodes: Sequence[_Placed], given: Mapping[str, Admission]) -> Plan[set[str]]:
@@ -153,8 +215,8 @@ def _known(queue: str, nodes: Sequence[_Placed], given: Mapping[str, Admission])
         if node.id not in known:
             missing.setdefault(parent.id, (parent, []))[1].append(node.id)
     for parent, children in missing.values():
-        recorded = yield _recorded(parent, children)
-        known |= {child for child, yes in zip(children, recorded, strict=True) if yes}
+        needs = yield _recorded(parent, children)
+        known |= {child for child, need in zip(children, needs, strict=True) if need is not Need.WAITS}
     return known
 
 
@@ -170,8 +232,7 @@ def _spread(levels: Sequence[Sequence[_Placed]]) -> Plan[Mapping[str, Admission]
                 given |= dict.fromkeys(known, Admission.DUPLICATE)
                 rest = [placed for placed in nodes if placed[0].id not in known]
                 if rest:
-                    verdicts = yield _step(queue, rest, given)
-                    given |= zip((node.id for node, _ in rest), verdicts, strict=True)
+                    given |= yield from _added(queue, rest, given)
     return given
 
 
@@ -190,9 +251,12 @@ def _together(flows: Sequence[list[list[_Placed]]]) -> Plan[tuple[Mapping[str, A
             whole.setdefault(queues.pop(), []).extend(_flat(levels))
         else:
             spread.append(levels)
+    if spread or len(whole) > 1:
+        # The first call of all refuses by itself with nothing written: of a flow alone, that is its root's.
+        first = 1 if len(flows) == 1 else 0
+        yield from _unclaimed(level for levels in flows for level in levels[first:])
     for queue, nodes in whole.items():
-        verdicts = yield _step(queue, nodes, {})
-        given |= zip((node.id for node, _ in nodes), verdicts, strict=True)
+        given |= yield from _added(queue, nodes, {})
     for levels in spread:
         given |= yield from _spread(levels)
     return tuple({node.id: given[node.id] for node, _ in _flat(levels)} for levels in flows)
@@ -201,7 +265,7 @@ def _together(flows: Sequence[list[list[_Placed]]]) -> Plan[tuple[Mapping[str, A
 def add_bulk(roots: Iterable[Node]) -> Plan[tuple[Mapping[str, Admission], ...]]:
     """Adds flows, each as `add` would; those that lie in one queue share one atomic call a queue.
 
-    All are checked before anything is written, and no id may come twice in the whole of them.
+    All are checked before anything is written, and no id may come twice in the whole of them. Raises as `add` does.
     """
     seen: set[str] = set()
     return _together([_levels(root, seen) for root in roots])
@@ -215,7 +279,9 @@ def _only(plan: Plan[tuple[Mapping[str, Admission], ...]]) -> Plan[Mapping[str, 
 def add(root: Node) -> Plan[Mapping[str, Admission]]:
     """Adds a flow; gives each node's admission by id. What was there already is left alone and answers DUPLICATE.
 
-    `InvalidInputError` before anything is written: no child at all, an id twice, more than 8 levels.
+    `InvalidInputError` before anything is written: no child at all, an id twice, more than 8 levels. `StateError`,
+    also with nothing written: an id has another job's row, alone or of another flow. Only when that job came while
+    a flow across queues was being added is a parent held, and the error says which and what to do (`remove_job`).
     """
     return _only(add_bulk([root]))
 

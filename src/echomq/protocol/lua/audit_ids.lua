@@ -2,11 +2,17 @@
 -- audit ids: which of these ids breaks an invariant, each looked at in one instant (protocol §12.1).
 -- KEYS[1] -> any key of the queue
 -- ARGV -> an id, the number of lanes that it was seen in, these lanes' groups; and so on
--- returns id, breach of each
--- @include rows
+-- returns three lists: id, breach of each; id, how many it waits for, of each held parent; and the parent in this queue
+--   of each of its children that it still waits for
 -- @include lane
+-- @include stranger
 local NAMES = { pending = 'pending', active = 'active', schedule = 'scheduled', dead = 'dead' }
-local out = {}
+local out, held, kin = {}, {}, {}
+-- awaited(id, parent): whether the parent waits for this child's end; a death that failed it is none (protocol §8).
+local function awaited(id, parent)
+  local row = row_of(parent)
+  return redis.call('HEXISTS', row .. ':processed', id) == 0 and redis.call('HEXISTS', row .. ':unsuccessful', id) == 0
+end
 local function breach(id, text)
   out[#out + 1] = id
   out[#out + 1] = text
@@ -30,7 +36,7 @@ end
 local i = 1
 while i <= #ARGV do
   local id, groups, seen = ARGV[i], {}, {}
-  local row = fields(id, 'state', 'group')
+  local row = fields(id, 'state', 'group', 'parent', 'parent_queue')
   local function note(group)
     if not seen[group] then groups[#groups + 1] = group end
     seen[group] = true
@@ -54,6 +60,10 @@ while i <= #ARGV do
     elseif row[2] then
       breach(id, 'held, and carries group ' .. row[2])
     end
+    if state == 'awaiting_children' and waits > 0 then
+      held[#held + 1] = id
+      held[#held + 1] = waits
+    end
   elseif state ~= name then
     breach(id, 'state ' .. state .. ' but in ' .. where)
   elseif where == 'pending' and row[2] then
@@ -61,6 +71,7 @@ while i <= #ARGV do
   elseif name == 'pending' and where ~= 'pending' and where ~= 'lane ' .. (row[2] or '') then
     breach(id, 'carries ' .. (row[2] and 'group ' .. row[2] or 'no group') .. ' but lies in ' .. where)
   end
+  if row and row[3] and (row[4] or OWN) == OWN and awaited(id, row[3]) then kin[#kin + 1] = row[3] end
   if row and off then breach(id, 'scores ' .. off .. ' in ' .. where .. ', not 0') end
 end
-return out
+return { out, held, kin }

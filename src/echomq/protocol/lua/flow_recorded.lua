@@ -2,11 +2,13 @@
 -- flow recorded: which children need no adding any more, for their parent has recorded them or is finished (protocol
 -- §8).
 -- KEYS[1] -> parent's row   KEYS[2] -> :processed   KEYS[3] -> :failed   KEYS[4] -> :unsuccessful
+-- KEYS[5] -> :dependencies  KEYS[6] -> :result
 -- ARGV -> children
--- returns 1 or 0 a child, in order
-local gone, out = redis.call('EXISTS', KEYS[1]) == 0, {}
+-- returns a child, in order: 1 needs no adding; 0 the parent waits for it; 2 there is no such parent, nor was there
+local row, out = redis.call('EXISTS', KEYS[1]), {}
+local gone = row == 0 and (redis.call('EXISTS', KEYS[5], KEYS[6]) > 0 and 1 or 2)
 for n, child in ipairs(ARGV) do
-  out[n] = gone and 1 or 0
+  out[n] = gone or 0
   for i = 2, 4 do
     if redis.call('HEXISTS', KEYS[i], child) == 1 then out[n] = 1 end
   end

@@ -1,14 +1,15 @@
 #!lua flags=no-writes
--- flow there: which children of parents elsewhere have been added before, those among them whose signal still lies in
--- the outbox (protocol §8).
+-- flow there: which children of parents elsewhere need no adding: they live as children of theirs, or their signal still
+-- lies in the outbox (protocol §8).
 -- KEYS[1] -> flow:outbox
 -- ARGV -> three a child: id, parent, the parent's queue
 -- returns 1 or 0 a child, in order
--- @include admit
+-- @include stranger
 local out, missing, lost = {}, {}, 0
 for i = 1, #ARGV, 3 do
   local id, n = ARGV[i], #out + 1
-  out[n] = (known(id) or redis.call('EXISTS', row_of(id) .. ':dependencies') == 1) and 1 or 0
+  local row = fields(id, 'parent', 'parent_queue', 'state')
+  out[n] = row and child_of(row, ARGV[i + 1], ARGV[i + 2]) and row[3] ~= 'dead' and 1 or 0
   if out[n] == 0 then
     missing[table.concat({ ARGV[i + 2], ARGV[i + 1], id }, '\0')] = n
     lost = lost + 1
