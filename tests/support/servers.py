@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from echomq.wire.module import module_path
 from support.raw import RawClient, ReplyError
 
 
@@ -38,16 +39,6 @@ def wire_6() -> bool:
     if wire not in ("4", "6"):
         raise RuntimeError(f"ECHOMQ_TEST_WIRE={wire}: it must be 4 or 6")
     return wire == "6"
-
-
-def built_module() -> Path:
-    """The native module as it was built."""
-    from echomq.wire.module import module_path
-
-    path = module_path()
-    if path is None:
-        raise RuntimeError("the native module is not built: see CONTRIBUTING.md")
-    return path
 
 
 def chosen() -> Kind:
@@ -172,7 +163,7 @@ class Server:
         """Start the process and wait until it answers."""
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [str(self.binary), *self._options, *(("--loadmodule", str(built_module())) if self.native else ())],
+                [str(self.binary), *self._options, *(("--loadmodule", str(module_path())) if self.native else ())],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

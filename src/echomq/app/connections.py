@@ -11,7 +11,8 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from echomq.identity.errors import InvalidInputError
-from echomq.wire import aconnect, connect
+from echomq.wire import FENCE, Wire, aconnect, connect
+from echomq.wire.dialect import check_wire
 from echomq.wire.source import FixedSource, Source
 from echomq.wire.url import parse_url
 
@@ -28,8 +29,8 @@ class _Awaited:
     connector spares `asyncio.run(main())` a close of its own.
     """
 
-    def __init__(self, source: Source, fence: str) -> None:
-        self._generator = self._hold(source, fence)
+    def __init__(self, source: Source, fence: str, wire: Wire) -> None:
+        self._generator = self._hold(source, fence, wire)
         self._opening = asyncio.ensure_future(anext(self._generator))
 
     async def get(self) -> AsyncConnector:
@@ -49,24 +50,39 @@ class _Awaited:
         await self._generator.aclose()
 
     @staticmethod
-    async def _hold(source: Source, fence: str) -> AsyncGenerator[AsyncConnector, None]:
-        async with aconnect(source, fence=fence) as connector:
+    async def _hold(source: Source, fence: str, wire: Wire) -> AsyncGenerator[AsyncConnector, None]:
+        async with aconnect(source, fence=fence, wire=wire) as connector:
             yield connector
 
 
 class Connections:
-    """Where an app's server is, and the connectors to it. Connectors find their own way through a fork."""
+    """Where an app's server is, and the connectors to it. Connectors find their own way through a fork.
 
-    def __init__(self, url: str | None, home: str | os.PathLike[str] | None, durable: bool, fence: str) -> None:
+    No `wire` is the URL's, or else "auto".
+    """
+
+    def __init__(
+        self,
+        url: str | None,
+        home: str | os.PathLike[str] | None = None,
+        durable: bool = False,
+        *,
+        fence: str = FENCE,
+        wire: Wire | None = None,
+    ) -> None:
         if url is not None and (home is not None or durable):
             raise InvalidInputError(f"EchoMQ takes a url ({url!r}) or the embedded server's home and durable, not both")
         if url is None and home is None and not durable:
             url = os.environ.get(ENV_URL) or None
+        self._url = url
+        self._wire: Wire | None = wire
         # Parsed here, so that a wrong URL is refused where it is written.
         self._target = None if url is None else parse_url(url)
         self._home = home
         self._durable = durable
-        self._fence = fence
+        named = None if self._target is None else self._target.wire
+        self.fence = fence
+        self.wire: Wire = check_wire(wire if wire is not None else named or "auto")
         self._lock = threading.Lock()
         self._blocking: Connector | None = None
         self._at_exit: weakref.finalize[[], Connections] | None = None
@@ -77,6 +93,13 @@ class Connections:
         if self._target is not None:
             return self._target.address
         return f"embedded server in {os.fspath(self._home)}" if self._home is not None else "embedded server"
+
+    def moved(self, url: str | None, wire: Wire | None) -> Connections:
+        """The same app's to another server, or on another wire; None leaves either as it is."""
+        wire = wire if wire is not None else self._wire
+        if url is not None:
+            return Connections(url, fence=self.fence, wire=wire)
+        return Connections(self._url, self._home, self._durable, fence=self.fence, wire=wire)
 
     def source(self) -> Source:
         """A source of the app's server, for one connector more."""
@@ -92,7 +115,7 @@ class Connections:
         if (connector := self._blocking) is None:
             with self._lock:
                 if (connector := self._blocking) is None:
-                    connector = self._blocking = connect(self.source(), fence=self._fence)
+                    connector = self._blocking = connect(self.source(), fence=self.fence, wire=self.wire)
                     # A program that just ends has not closed anything.
                     self._at_exit = weakref.finalize(self, connector.close)
         return connector
@@ -102,7 +125,7 @@ class Connections:
         loop = asyncio.get_running_loop()
         held = self._awaited.get(loop)
         if held is None or held.failed:
-            held = self._awaited[loop] = _Awaited(self.source(), self._fence)
+            held = self._awaited[loop] = _Awaited(self.source(), self.fence, self.wire)
         return await held.get()
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from echomq.cli.ops_common import Fence, Json, Queue, Url, known_queue, opened
+from echomq.cli.ops_common import Fence, Json, Queue, Url, WireText, known_queue, opened
 
 
 def register(app: typer.Typer) -> None:
@@ -19,6 +19,7 @@ def audit(
     mend: Annotated[bool, typer.Option("--mend", help="Set the books of the lanes right.")] = False,
     url: Url = None,
     fence: Fence = None,
+    wire: WireText = None,
     json: Json = False,
 ) -> None:
     """Look for what must not be in a queue.
@@ -37,7 +38,7 @@ def audit(
     from echomq.cli import ops_view
     from echomq.protocol.audit import audit as audit_
 
-    with opened(url, fence) as conn:
+    with opened(url, fence, wire) as conn:
         found = conn.run(audit_(known_queue(conn, queue), mend=mend))
         left = conn.run(audit_(queue)) if mend and found else found
     if json:

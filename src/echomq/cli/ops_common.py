@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from echomq.cli.wires import WireText, wire_of
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.errors import EchoMQError
 
@@ -25,6 +26,7 @@ __all__ = [
     "NotNowError",
     "Queue",
     "Url",
+    "WireText",
     "Yes",
     "choose",
     "confirm",
@@ -62,18 +64,21 @@ class NotNowError(EchoMQError):
 
 
 @contextmanager
-def opened(url: str | None, fence: str | None = None, *, mints: bool = False) -> Generator[Connector, None, None]:
+def opened(
+    url: str | None, fence: str | None = None, wire: str | None = None, *, mints: bool = False
+) -> Generator[Connector, None, None]:
     """A connector for one command; only a command that admits a job needs a node for its ids (`mints`)."""
     from echomq.cli.ops_view import prepare
     from echomq.wire import FENCE, connect
 
+    asked = wire_of(wire)
     prepare()
     log = logging.getLogger("echomq")
     level = log.level
     # Advice about the server is for whoever runs it on purpose: `echomq worker` gives it.
     log.setLevel(logging.ERROR)
     try:
-        with connect(url or None, fence=fence or FENCE, name="cli", lease_node=mints) as conn:
+        with connect(url or None, fence=fence or FENCE, name="cli", lease_node=mints, wire=asked) as conn:
             yield conn
     finally:
         log.setLevel(level)

@@ -13,6 +13,7 @@ from echomq.cli.ops_common import (
     NotNowError,
     Queue,
     Url,
+    WireText,
     Yes,
     confirm,
     counted,
@@ -33,7 +34,9 @@ def register(app: typer.Typer) -> None:
     app.command("set")(set_)
 
 
-def pause(queue: Queue, new: New = False, url: Url = None, fence: Fence = None, json: Json = False) -> None:
+def pause(
+    queue: Queue, new: New = False, url: Url = None, fence: Fence = None, wire: WireText = None, json: Json = False
+) -> None:
     """Let no job of a queue start.
 
     Jobs in hand go on, and new ones are taken in, until echomq resume.
@@ -45,7 +48,7 @@ def pause(queue: Queue, new: New = False, url: Url = None, fence: Fence = None, 
     """
     from echomq.protocol import admin
 
-    with opened(url, fence) as conn:
+    with opened(url, fence, wire) as conn:
         conn.run(admin.pause_queue(known_queue(conn, queue, new=new)))
     told(
         {"queue": queue, "outcome": "paused"},
@@ -54,7 +57,7 @@ def pause(queue: Queue, new: New = False, url: Url = None, fence: Fence = None, 
     )
 
 
-def resume(queue: Queue, url: Url = None, fence: Fence = None, json: Json = False) -> None:
+def resume(queue: Queue, url: Url = None, fence: Fence = None, wire: WireText = None, json: Json = False) -> None:
     """Let the jobs of a paused queue start again.
 
     \b
@@ -63,7 +66,7 @@ def resume(queue: Queue, url: Url = None, fence: Fence = None, json: Json = Fals
     """
     from echomq.protocol import admin
 
-    with opened(url, fence) as conn:
+    with opened(url, fence, wire) as conn:
         conn.run(admin.resume_queue(known_queue(conn, queue)))
     told({"queue": queue, "outcome": "resumed"}, f"queue {queue} is served", json=json)
 
@@ -74,6 +77,7 @@ def drain(
     yes: Yes = False,
     url: Url = None,
     fence: Fence = None,
+    wire: WireText = None,
     json: Json = False,
 ) -> None:
     """Delete the jobs of a queue that wait.
@@ -88,7 +92,7 @@ def drain(
     """
     from echomq.protocol import admin, survey
 
-    with opened(url, fence) as conn:
+    with opened(url, fence, wire) as conn:
         seen = conn.run(survey.queue(known_queue(conn, queue)))
         doomed = seen.pending + (seen.scheduled if scheduled else 0)
         if doomed:
@@ -107,6 +111,7 @@ def obliterate(
     yes: Yes = False,
     url: Url = None,
     fence: Fence = None,
+    wire: WireText = None,
     json: Json = False,
 ) -> None:
     """Delete a queue with all that is in it.
@@ -123,7 +128,7 @@ def obliterate(
     from echomq.protocol import admin
     from echomq.protocol.errors import StateError
 
-    with opened(url, fence) as conn:
+    with opened(url, fence, wire) as conn:
         each = conn.run(overview(known_queue(conn, queue)))
         if not each.seen.paused:
             raise NotNowError(f"queue {queue!r} is not paused: echomq pause {queue}, then try again")
@@ -165,6 +170,7 @@ def set_(
     new: New = False,
     url: Url = None,
     fence: Fence = None,
+    wire: WireText = None,
     json: Json = False,
 ) -> None:
     """Show or change the settings of a queue.
@@ -189,7 +195,7 @@ def set_(
     age_ms = None
     if keep_dead_for not in (None, "none"):
         age_ms = ops_text.span_ms("--keep-dead-for", keep_dead_for or "")
-    with opened(url, fence) as conn:
+    with opened(url, fence, wire) as conn:
         each = conn.run(overview(known_queue(conn, queue, new=new)))
         if ceiling is not None:
             conn.run(admin.set_ceiling(queue, most))

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from echomq.cli.numbers import whole
-from echomq.cli.ops_common import Fence, Json, Queue, Url, Yes, choose, confirm, counted, known_queue, opened, told
+from echomq.cli.ops_common import (
+    Fence,
+    Json,
+    Queue,
+    Url,
+    WireText,
+    Yes,
+    choose,
+    confirm,
+    counted,
+    known_queue,
+    opened,
+    told,
+)
 
 if TYPE_CHECKING:
     from echomq.protocol.survey import Jobs, SeenJob
@@ -44,6 +57,7 @@ def dead(
     payload: Annotated[bool, typer.Option("--payload", help="Show the payloads, which may hold private data.")] = False,
     url: Url = None,
     fence: Fence = None,
+    wire: WireText = None,
     json: Json = False,
 ) -> None:
     """List dead jobs, retry or delete them in bulk.
@@ -62,7 +76,7 @@ def dead(
 
     action = choose({"--retry": retry, "--purge": purge})
     which = Which(name, error, None if older_than is None else span_ms("--older-than", older_than))
-    with opened(url, fence) as conn:
+    with opened(url, fence, wire) as conn:
         known_queue(conn, queue)
         if not action:
             _list(conn, queue, which, limit or 50, payload=payload, json=json)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from echomq.cli.numbers import seconds
-from echomq.cli.ops_common import Fence, Json, Url, counted, known_queues, opened
+from echomq.cli.ops_common import Fence, Json, Url, WireText, counted, known_queues, opened
 
 if TYPE_CHECKING:
     from echomq.app.inspect import Overview
@@ -39,6 +39,7 @@ def health(
     ] = 60,
     url: Url = None,
     fence: Fence = None,
+    wire: WireText = None,
     json: Json = False,
 ) -> None:
     """Say whether queues are served; ends with a code.
@@ -63,7 +64,7 @@ def health(
     """
     from echomq.cli import ops_overview, ops_view
 
-    with opened(url, fence) as conn:
+    with opened(url, fence, wire) as conn:
         found, broken = ops_overview.read(conn, known_queues(conn, queues or []), live_ms=round(silence * 1_000))
     verdicts = [_verdict(each, round(late * 1_000)) for each in found]
     verdicts += [Verdict(name, BROKEN, f"cannot be read: {why}") for name, why in broken]

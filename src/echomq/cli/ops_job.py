@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from echomq.cli.numbers import whole
-from echomq.cli.ops_common import Fence, Json, NotNowError, Url, choose, counted, known_queue, opened, told
+from echomq.cli.ops_common import Fence, Json, NotNowError, Url, WireText, choose, counted, known_queue, opened, told
 from echomq.identity.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def job(
     logs: Annotated[int, typer.Option("--logs", metavar="N", parser=whole(1, 10_000), help="How many log lines.")] = 20,
     url: Url = None,
     fence: Fence = None,
+    wire: WireText = None,
     json: Json = False,
 ) -> None:
     """Show everything about a job, or act on it.
@@ -57,7 +58,7 @@ def job(
     if reason is not None and action != "--cancel":
         raise InvalidInputError("--reason says why a job is cancelled: give --cancel, too")
     check_job(job_id)
-    with opened(url, fence) as conn:
+    with opened(url, fence, wire) as conn:
         where = _find(conn, job_id) if queue is None else known_queue(conn, queue)
         if action:
             outcome, sentence = _ACTIONS[action](conn, where, job_id, reason)

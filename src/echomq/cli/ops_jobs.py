@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from echomq.cli.numbers import whole
-from echomq.cli.ops_common import Fence, Json, Queue, Url, known_queue, lane_meant, opened
+from echomq.cli.ops_common import Fence, Json, Queue, Url, WireText, known_queue, lane_meant, opened
 from echomq.identity.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def jobs(
     payload: Annotated[bool, typer.Option("--payload", help="Show the payloads, which may hold private data.")] = False,
     url: Url = None,
     fence: Fence = None,
+    wire: WireText = None,
     json: Json = False,
 ) -> None:
     """List the jobs of a queue.
@@ -69,7 +70,7 @@ def jobs(
     from echomq.cli import ops_rows, ops_view
 
     states = _states(state, lane)
-    with opened(url, fence) as conn:
+    with opened(url, fence, wire) as conn:
         each = conn.run(overview(known_queue(conn, queue)))
         group = None if lane is None else lane_meant(conn, queue, lane).group
         listing = _Listing(conn, queue, group, reverse=reverse, page=_PAGE if name is not None else min(limit, _PAGE))

@@ -13,6 +13,7 @@ from echomq.cli.ops_common import (
     New,
     Queue,
     Url,
+    WireText,
     Yes,
     choose,
     confirm,
@@ -57,6 +58,7 @@ def lanes(
     new: New = False,
     url: Url = None,
     fence: Fence = None,
+    wire: WireText = None,
     json: Json = False,
 ) -> None:
     """List the lanes of a queue, or act on one.
@@ -81,7 +83,7 @@ def lanes(
     if action and lane is None:
         raise InvalidInputError(f"{action} acts on one lane: echomq lanes {queue} LANE {action}")
     ceiling = None if limit is None else ops_text.number_or_none("--limit", limit, least=1)
-    with opened(url, fence) as conn:
+    with opened(url, fence, wire) as conn:
         known_queue(conn, queue)
         if lane is None:
             _list(queue, conn.run(lanes_of(queue)), conn.run(discover.clock()), most, json=json)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from echomq.cli.numbers import seconds, whole
-from echomq.cli.ops_common import Fence, Json, Url, known_queues, opened
+from echomq.cli.ops_common import Fence, Json, Url, WireText, known_queues, opened
 from echomq.identity.errors import InvalidInputError
 
 
@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
     app.command("stats")(stats)
 
 
-def queues(url: Url = None, fence: Fence = None, json: Json = False) -> None:
+def queues(url: Url = None, fence: Fence = None, wire: WireText = None, json: Json = False) -> None:
     """List the queues of a server.
 
     What waits, runs, is put off and died, and who serves it. "oldest" is the age of the oldest job that could be
@@ -31,7 +31,7 @@ def queues(url: Url = None, fence: Fence = None, json: Json = False) -> None:
     """
     from echomq.cli import ops_overview, ops_view
 
-    with opened(url, fence) as conn:
+    with opened(url, fence, wire) as conn:
         found, broken = ops_overview.read(conn, known_queues(conn, ()))
     warnings = ops_overview.warnings(found) + [f"queue {name} cannot be read: {why}" for name, why in broken]
     if json:
@@ -59,6 +59,7 @@ def stats(
     ] = None,
     url: Url = None,
     fence: Fence = None,
+    wire: WireText = None,
     json: Json = False,
 ) -> None:
     """Show the numbers of queues, live with --watch.
@@ -78,7 +79,7 @@ def stats(
 
     if times is not None and watch is None:
         raise InvalidInputError("--times counts the readings of --watch: give --watch SECONDS, too")
-    with opened(url, fence) as conn:
+    with opened(url, fence, wire) as conn:
         named = known_queues(conn, [queue] if queue else [])
         if watch is not None:
             from echomq.cli.ops_watch import Watch

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from echomq.cli.numbers import whole
-from echomq.cli.ops_common import Fence, Json, NotNowError, Queue, Url, choose, counted, known_queue, opened, told
+from echomq.cli.ops_common import (
+    Fence,
+    Json,
+    NotNowError,
+    Queue,
+    Url,
+    WireText,
+    choose,
+    counted,
+    known_queue,
+    opened,
+    told,
+)
 from echomq.identity.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -37,6 +49,7 @@ def repeats(
     ] = False,
     url: Url = None,
     fence: Fence = None,
+    wire: WireText = None,
     json: Json = False,
 ) -> None:
     """List the recurrences of a queue, or act on one.
@@ -56,7 +69,7 @@ def repeats(
     action = choose({"--now": now, "--cancel": cancel})
     if action and name is None:
         raise InvalidInputError(f"{action} acts on one recurrence: echomq repeats {queue} NAME {action}")
-    with opened(url, fence, mints=now) as conn:
+    with opened(url, fence, wire, mints=now) as conn:
         known_queue(conn, queue)
         if action and name is not None:
             outcome, sentence = (_fire_now if now else _cancel)(conn, queue, name)

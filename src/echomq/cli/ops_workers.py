@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
-from echomq.cli.ops_common import Fence, Json, Url, counted, known_queues, opened
+from echomq.cli.ops_common import Fence, Json, Url, WireText, counted, known_queues, opened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,7 @@ def workers(
     queue: Annotated[str | None, typer.Argument(metavar="QUEUE", help="One queue.", show_default=False)] = None,
     url: Url = None,
     fence: Fence = None,
+    wire: WireText = None,
     json: Json = False,
 ) -> None:
     """List the workers, and how long each is silent.
@@ -43,7 +44,7 @@ def workers(
     """
     from echomq.cli import ops_view
 
-    with opened(url, fence) as conn:
+    with opened(url, fence, wire) as conn:
         found = read(conn, known_queues(conn, [queue] if queue else []))
     if json:
         ops_view.document({"workers": [each.as_json() for each in found]})

@@ -9,6 +9,7 @@ import typer
 
 from echomq.cli.logs import Level
 from echomq.cli.numbers import seconds, whole
+from echomq.cli.wires import WireText, wire_of
 from echomq.identity.errors import InvalidInputError
 
 
@@ -41,6 +42,7 @@ def worker(
     url: Annotated[
         str | None, typer.Option(metavar="URL", help="The server, instead of the one that the app names.")
     ] = None,
+    wire: WireText = None,
     log_level: Annotated[
         Level | None,
         typer.Option(help="How much to log on stderr; info is a line a job. Default: info, or the app's own set-up."),
@@ -64,10 +66,11 @@ def worker(
     from echomq.cli.logs import configure
     from echomq.cli.target import load
 
+    asked = wire_of(wire)
     mq = load(target)
     configure(log_level)
-    if url is not None:
-        mq.use_server(url)
+    if url is not None or asked is not None:
+        mq.use_server(url, wire=asked)
     Worker(mq, queues=queue or None, concurrency=concurrency, burst=burst, grace=_seconds(grace)).run()
 
 

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from echomq.wire import AsyncConnector, Connector, Source, aconnect, connect
+from echomq.wire import AsyncConnector, Connector, Source, Wire, aconnect, connect
 from echomq.wire.options import FENCE, TIMEOUT_S
 
 
@@ -14,13 +14,15 @@ from echomq.wire.options import FENCE, TIMEOUT_S
 class Dial:
     """A server, and how to speak to it.
 
-    `where` is a URL, a function that gives a fresh `Source` for each connector, or None for the embedded server.
+    `where` is a URL, a function that gives a fresh `Source` for each connector, or None for the embedded server. `wire`
+    is that of its connectors: scripts, native commands, or what they find (protocol §5); None is the URL's, or else 4.
     """
 
     where: str | Callable[[], Source] | None = None
     fence: str = FENCE
     timeout: float = TIMEOUT_S
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    wire: Wire | None = None
 
     def _source(self) -> str | Source | None:
         return self.where() if callable(self.where) else self.where
@@ -32,6 +34,7 @@ class Dial:
             fence=self.fence,
             timeout=self.timeout,
             tls=self.tls,
+            wire=self.wire,
             name=_visible(role),
             lease_node=lease_node,
         )
@@ -43,6 +46,7 @@ class Dial:
             fence=self.fence,
             timeout=self.timeout,
             tls=self.tls,
+            wire=self.wire,
             name=_visible(role),
             lease_node=False,
             call_timeout=self.timeout,

@@ -20,7 +20,7 @@ Wire: TypeAlias = Literal[4, 6, "auto"]
 DEFAULT: Final[Wire] = 4
 
 _WIRES: Final[dict[str, Wire]] = {"4": 4, "6": 6, "auto": "auto"}
-_LEFT_TO_SCRIPT: Final = " not native"
+_LEFT_TO_SCRIPT: Final = ("EMQSTATE ", " not native")
 _UNKNOWN: Final = "ERR unknown command"
 _NOT_ALLOWED: Final = "NOPERM"
 
@@ -60,7 +60,8 @@ def read(address: str, wire: Wire, answer: Reply | ServerError) -> frozenset[Scr
 
 def is_left_to_script(text: str) -> bool:
     """Whether a native command refused so because only its script does this; nothing was written."""
-    return text.endswith(_LEFT_TO_SCRIPT)
+    begins, ends = _LEFT_TO_SCRIPT
+    return text.startswith(begins) and text.endswith(ends)
 
 
 def is_missing(text: str) -> bool:
