@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from echomq import EchoMQ, InvalidInputError, Worker
-from echomq.cli.target import load
+from echomq.app.target import load
 
 TASKS = """
 from echomq import EchoMQ

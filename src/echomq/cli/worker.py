@@ -64,7 +64,7 @@ def worker(
     """
     from echomq.app.worker import Worker
     from echomq.cli.logs import configure
-    from echomq.cli.target import load
+    from echomq.app.target import load
 
     asked = wire_of(wire)
     mq = load(target)
