@@ -13,6 +13,7 @@ __all__ = [
     "Cancellation",
     "Cancelled",
     "Dedup",
+    "Depends",
     "EchoMQ",
     "EchoMQError",
     "Exponential",
@@ -22,6 +23,8 @@ __all__ = [
     "Job",
     "JobContext",
     "Lane",
+    "Middleware",
+    "Sending",
     "Snooze",
     "State",
     "Worker",
@@ -60,9 +63,11 @@ if TYPE_CHECKING:
     )
     from echomq.app.context import JobContext, current_job
     from echomq.app.control import Cancelled, Snooze
+    from echomq.app.depends import Depends
     from echomq.app.echomq import EchoMQ
     from echomq.app.handles import Job
     from echomq.app.lanes import Lane
+    from echomq.app.middleware import Middleware, Sending
     from echomq.app.options import Dedup
     from echomq.app.worker import Worker
     from echomq.identity.errors import EchoMQError, InvalidInputError
@@ -76,6 +81,7 @@ else:
         "Cancellation": "echomq.protocol.admin",
         "Cancelled": "echomq.app.control",
         "Dedup": "echomq.app.options",
+        "Depends": "echomq.app.depends",
         "EchoMQ": "echomq.app.echomq",
         "EchoMQError": "echomq.identity.errors",
         "Exponential": "echomq.protocol.backoff",
@@ -85,6 +91,8 @@ else:
         "Job": "echomq.app.handles",
         "JobContext": "echomq.app.context",
         "Lane": "echomq.app.lanes",
+        "Middleware": "echomq.app.middleware",
+        "Sending": "echomq.app.middleware",
         "Snooze": "echomq.app.control",
         "State": "echomq.protocol.replies",
         "Worker": "echomq.app.worker",

@@ -6,6 +6,7 @@ from echomq.app.errors import (
     EnvelopeError,
     JobDefinitionError,
     SerializationError,
+    StartupError,
 )
 from echomq.protocol.errors import (
     ConnectError,
@@ -53,6 +54,7 @@ __all__ = [
     "ServerError",
     "ServerFullError",
     "StaleTokenError",
+    "StartupError",
     "StateError",
     "UnexpectedReplyError",
     "WireError",

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Container, Iterable, Iterator, Sized
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, get_type_hints
 
 import msgspec
 
+from echomq.app.depends import injected, signature_of
 from echomq.app.errors import EnvelopeError, JobDefinitionError, SerializationError
 from echomq.app.plain import altered, dec_hook, encode_value, is_loose, not_finite, reason
 from echomq.app.text import cut
@@ -56,8 +57,12 @@ class Arguments:
 
     def __init__(self, job: str, function: Callable[..., object]) -> None:
         self.job = job
+        self.needs = injected(f"job {job!r}", function)
+        """The arguments that a worker fills in, which are never sent."""
+        for need in self.needs.values():
+            need.check()
         hints = _hints(job, function)
-        self._signature = _signature(function)
+        self._signature = _without(signature_of(function), self.needs)
         self._parameters: dict[str, Parameter] = {}
         self._many: dict[str, bool] = {}
         """The parameters that take many arguments; true for those by keyword."""
@@ -122,6 +127,10 @@ class Arguments:
         return not kwargs and self._least <= len(args) <= len(self._positional)
 
     def _bind(self, args: Iterable[object], kwargs: dict[str, object]) -> inspect.BoundArguments:
+        if self.needs:
+            for name in self.needs.keys() & kwargs.keys():
+                by = self.needs[name]
+                raise TypeError(f"{self.job}(): argument {name!r} is never sent: the worker fills it in, by {by!r}")
         try:
             return self._signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -173,12 +182,9 @@ class Arguments:
         return SerializationError(f"argument {name!r} of job {self.job!r} cannot be serialised: {why}")
 
 
-def _signature(function: Callable[..., object]) -> inspect.Signature:
-    if sys.version_info >= (3, 14):
-        from annotationlib import Format
-
-        return inspect.signature(function, annotation_format=Format.FORWARDREF)
-    return inspect.signature(function)
+def _without(signature: inspect.Signature, names: Container[str]) -> inspect.Signature:
+    kept = [each for each in signature.parameters.values() if each.name not in names]
+    return signature.replace(parameters=kept)
 
 
 def _hints(job: str, function: Callable[..., object]) -> dict[str, Any]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from echomq.protocol.replies import Claimed
     from echomq.runtime.cancel import CancelToken
 
+_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
+
 KEEP_LINES: Final = 1_000
 """Lines of a job's log that are kept, unless told otherwise."""
 
@@ -27,9 +29,19 @@ KEEP_LINES: Final = 1_000
 class JobContext:
     """A job while it runs. It may be handed to threads of the job's own, and be used from there."""
 
-    __slots__ = ("_claimed", "_envelope", "_mq", "_started", "_token", "queue")
+    __slots__ = ("_begun_with", "_claimed", "_envelope", "_mq", "_started", "_state", "_token", "queue")
 
-    def __init__(self, mq: EchoMQ, queue: str, claimed: Claimed, envelope: Envelope, token: CancelToken | None) -> None:
+    def __init__(
+        self,
+        mq: EchoMQ,
+        queue: str,
+        claimed: Claimed,
+        envelope: Envelope,
+        token: CancelToken | None,
+        begun_with: Mapping[str, object] = _NOTHING,
+    ) -> None:
+        self._begun_with = begun_with
+        self._state: dict[str, object] | None = None
         self._mq = mq
         self.queue = queue
         self._claimed = claimed
@@ -69,6 +81,14 @@ class JobContext:
     def meta(self) -> Mapping[str, object]:
         """What it was sent with by `options(meta=...)`."""
         return MappingProxyType(self._envelope.meta or {})
+
+    @property
+    def state(self) -> dict[str, object]:
+        """A place for middleware and the job to leave things for each other, for this run: at first what the worker's
+        lifespans have yielded."""
+        if self._state is None:
+            self._state = dict(self._begun_with)
+        return self._state
 
     @property
     def deadline(self) -> datetime | None:

@@ -9,11 +9,15 @@ from collections.abc import Awaitable, Mapping
 from contextvars import copy_context
 from typing import Any, Final
 
+from echomq.app.around import Around
+from echomq.app.aside import Aside
 from echomq.app.context import JobContext
 from echomq.app.control import Cancelled, Snooze
 from echomq.app.envelope import Envelope, decode
 from echomq.app.errors import EnvelopeError
 from echomq.app.job import JobFunction
+from echomq.app.lifecycle import Lifecycle
+from echomq.app.middleware import Layer
 from echomq.app.patience import Patience, nearest
 from echomq.app.text import cut
 from echomq.identity.minter import wall_clock_ms
@@ -27,11 +31,23 @@ log: Final = logging.getLogger("echomq.worker")
 
 
 class Dispatch:
-    """The handler of a worker's consumers: `route` is called on the loop and never blocks it."""
+    """The handler of a worker's consumers: `route` is called on the loop and never blocks it.
 
-    def __init__(self, jobs: Mapping[str, JobFunction[..., Any]], patience: Patience) -> None:
+    `life` has what the worker has begun with, `layers` the hooks around every job.
+    """
+
+    def __init__(
+        self,
+        jobs: Mapping[str, JobFunction[..., Any]],
+        patience: Patience,
+        life: Lifecycle | None = None,
+        layers: list[Layer] | None = None,
+    ) -> None:
         self._jobs = jobs
         self._patience = patience
+        self._life = life or Lifecycle()
+        self._layers = layers or []
+        self.aside = Aside()
         self.in_threads = set[Run]()
         """Calls of plain functions that have not returned."""
 
@@ -47,12 +63,15 @@ class Dispatch:
             args, kwargs = job.arguments.incoming(envelope.args, envelope.kwargs)
         except EnvelopeError as error:
             return Bury(str(error))
-        run = Run(claimed, job, envelope, JobContext(job.mq, queue, claimed, envelope, current.get(None)))
+        context = JobContext(job.mq, queue, claimed, envelope, current.get(None), self._life.state)
+        needs = job.arguments.needs
+        around = Around(context, self._layers, needs, self._life.values, self.aside) if self._layers or needs else None
+        run = Run(claimed, job, envelope, context, around)
         if job.is_coroutine:
             return run.awaited(args, kwargs)
         # The context of the loop at this moment, as `asyncio.to_thread` would hand it on.
-        context = copy_context()
-        return InThread(lambda: context.run(self._call, run, args, kwargs))
+        here = copy_context()
+        return InThread(lambda: here.run(self._call, run, args, kwargs))
 
     def _call(self, run: Run, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         self.in_threads.add(run)
@@ -73,9 +92,17 @@ class Dispatch:
 class Run:
     """One call of a job's function, and its outcome."""
 
-    __slots__ = ("_claimed", "_context", "_envelope", "_job", "_started")
+    __slots__ = ("_around", "_claimed", "_context", "_envelope", "_job", "_started")
 
-    def __init__(self, claimed: Claimed, job: JobFunction[..., Any], envelope: Envelope, context: JobContext) -> None:
+    def __init__(
+        self,
+        claimed: Claimed,
+        job: JobFunction[..., Any],
+        envelope: Envelope,
+        context: JobContext,
+        around: Around | None,
+    ) -> None:
+        self._around = around
         self._context = context
         self._claimed = claimed
         self._job = job
@@ -84,17 +111,31 @@ class Run:
 
     async def awaited(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Outcome:
         """Calls a coroutine function and awaits it, within `timeout_ms` if the envelope has one."""
-        return await self._await(self._job.function(*args, **kwargs))
+        function, around = self._job.function, self._around
+        return await self._await(function(*args, **kwargs) if around is None else around.call(function, args, kwargs))
 
     def called(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Calls a plain function. What it gives to be awaited is handed back to the loop, to be awaited there."""
         self._started = time.perf_counter()
         self._context.enter()
+        if self._around is not None:
+            return self._called_within(self._around, args, kwargs)
         try:
             value = self._job.function(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001  (a SystemExit in a job is the job's failure)
             return self._failed(error)
         return self._await(value) if is_awaitable(value) else self._done()
+
+    def _called_within(self, around: Around, args: tuple[object, ...], kwargs: dict[str, object]) -> Outcome:
+        try:
+            value = around.call_here(self._job.function, args, kwargs)
+        except BaseException as error:  # noqa: BLE001  (a SystemExit in a job is the job's failure)
+            outcome = self._failed(error)
+            around.failed_here(error)
+            return outcome
+        outcome = self._done()
+        around.ended_here(value)
+        return outcome
 
     async def _await(self, work: Any) -> Outcome:
         self._context.enter()
@@ -102,20 +143,31 @@ class Run:
         limit: asyncio.Timeout | None = None
         try:
             if timeout_ms is None:
-                await work
+                value = await work
             else:
                 async with asyncio.timeout(timeout_ms / 1_000) as limit:
-                    await work
+                    value = await work
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
+                if self._around is not None:
+                    await self._around.failed(error)
                 raise  # the worker is ending, or the job is taken back
-            return self._failed(error)
+            return await self._failed_within(error)
         except BaseException as error:  # noqa: BLE001  (also SystemExit, KeyboardInterrupt: signals go elsewhere)
             if limit is not None and limit.expired():
                 error = TimeoutError(f"not done after {timeout_ms} ms").with_traceback(traceback_of(error))
-            return self._failed(error)
-        return self._done()
+            return await self._failed_within(error)
+        outcome = self._done()
+        if self._around is not None:
+            await self._around.ended(value)
+        return outcome
+
+    async def _failed_within(self, error: BaseException) -> Outcome:
+        outcome = self._failed(error)
+        if self._around is not None:
+            await self._around.failed(error)
+        return outcome
 
     def _done(self) -> Outcome:
         if log.isEnabledFor(logging.INFO):

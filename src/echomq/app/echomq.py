@@ -6,23 +6,26 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Coroutine, Iterable
-from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, Unpack, overload
 
 from echomq.app.bound import Bound
 from echomq.app.connections import Connections
-from echomq.app.errors import BlockingCallWarning, JobDefinitionError
-from echomq.app.job import CoroutineJob, JobFunction, JobOptions, PlainJob, check_function
+from echomq.app.definition import JobDecorator, JobWords
+from echomq.app.errors import BlockingCallWarning, UndeclaredQueueWarning
+from echomq.app.hooks import Hooked
+from echomq.app.job import CoroutineJob, JobFunction, PlainJob
 from echomq.app.lanes import Lane
-from echomq.app.naming import job_name
 from echomq.app.options import Options
+from echomq.app.patience import nearest
+from echomq.app.registry import Registry
 from echomq.app.sending import admission, asend_all, send_all
 from echomq.protocol import admin
 from echomq.protocol.admin import Cancellation
 from echomq.protocol.admission import Admitted
-from echomq.protocol.backoff import Fixed, Policy, check_policy
 from echomq.protocol.call import Call, Plan
-from echomq.protocol.checks import MAX_PAYLOAD, integer, name_of
+from echomq.protocol.checks import MAX_PAYLOAD, integer
+from echomq.protocol.errors import InvalidInputError, QueueNameError
 from echomq.protocol.keys import check_queue
 from echomq.wire.options import FENCE
 
@@ -37,20 +40,25 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-MAX_ATTEMPTS: Final = 3
-BACKOFF: Final = Fixed(1_000)
+PAYLOAD: Final = 1024 * 1024
+"""Bytes that one job may carry, unless told otherwise."""
+SEPARATOR: Final = ":"
+"""What stands between a prefix and the name of a queue."""
 
 
-class EchoMQ:
+class EchoMQ(Hooked):
     """An application's jobs and the server they wait on.
 
     The server is `url`, else `$ECHOMQ_URL`, else the embedded server in `home` (else `$ECHOMQ_HOME`, else
     `.echomq` in the project); `durable` asks that one for an fsync on every write. Nothing is connected
     before it is used. It may be used from any thread, on any event loop, and in a forked child. With `events` what
     happens to each job is published, by senders and workers, for `echomq.events` (protocol §10): a command more a job.
-    `max_payload`, in bytes, bounds what one job carries. `wire` is how the server is spoken to (protocol §5): 4 by
-    scripts, 6 by native commands and by nothing else, "auto" by those that it has; None is the URL's `?wire=`, or else
-    "auto". `InvalidInputError` for a wrong URL, name or number.
+    `max_payload`, in bytes, bounds what one job carries; 1 MiB unless given. `queues`: those that no job of the app is
+    in, and that its workers serve all the same. `prefix` goes before the name of every queue that the app touches, so
+    that staging and production can share a server: with `prefix="staging"` its queue `mail` is `staging:mail`. `wire` is
+    how the server is spoken to (protocol §5): 4 by scripts, 6 by native commands and by nothing else, "auto" by those
+    that it has; None is the URL's `?wire=`, or else "auto". `middleware`: see `mq.middleware`. `InvalidInputError` for a
+    wrong URL, name or number.
     """
 
     def __init__(
@@ -58,32 +66,48 @@ class EchoMQ:
         url: str | None = None,
         *,
         default_queue: str = "default",
+        queues: Iterable[str] = (),
+        prefix: str | None = None,
         home: str | os.PathLike[str] | None = None,
         durable: bool = False,
         fence: str = FENCE,
-        max_payload: int = MAX_PAYLOAD,
+        max_payload: int = PAYLOAD,
         events: bool = False,
         wire: Wire | None = None,
+        middleware: Iterable[object] = (),
     ) -> None:
-        self.default_queue = check_queue(default_queue)
+        super().__init__(middleware)
+        self._prefix = "" if prefix is None else f"{_prefix(prefix)}{SEPARATOR}"
+        self.default_queue = self.queue_name(default_queue)
         self.max_payload = integer("max_payload", max_payload, least=1, most=MAX_PAYLOAD)
         self.events = events
         self._connections = Connections(url, home, durable, fence=fence, wire=wire)
-        self._jobs: dict[str, JobFunction[..., Any]] = {}
+        self._registry = Registry([self.queue_name(queue) for queue in _declared(queues)])
+        self._looked_at = set[str]()
+        self.moved: tuple[str | None, Wire | None] | None = None
+        """What `use_server` was told, for processes that are started for this app."""
         self._warned = False
 
     def __repr__(self) -> str:
-        return f"<EchoMQ on {self._connections!r}, {len(self._jobs)} jobs>"
+        return f"<EchoMQ on {self._connections!r}, {len(self.jobs)} jobs>"
 
     @property
     def jobs(self) -> Mapping[str, JobFunction[..., Any]]:
         """The app's jobs by name."""
-        return MappingProxyType(self._jobs)
+        return self._registry.jobs
+
+    @property
+    def names(self) -> Mapping[str, JobFunction[..., Any]]:
+        """The app's jobs by every name that a payload may carry, the aliases among them."""
+        return self._registry.names
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The queues that the app's jobs use, in the order of their first use."""
-        return tuple(dict.fromkeys(job.queue for job in self._jobs.values()))
+        """The queues that the app's jobs are in, in the order of their first use, then those that it declares.
+
+        By the names that the server knows: with the app's prefix.
+        """
+        return self._registry.queues
 
     # A coroutine function is also a function that returns some R; the first overload that fits is the right one.
     @overload
@@ -95,44 +119,43 @@ class EchoMQ:
     def job(self, function: Callable[P, R], /) -> PlainJob[P, R]: ...
 
     @overload
-    def job(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        max_attempts: int = MAX_ATTEMPTS,
-        backoff: Policy = BACKOFF,
-    ) -> JobDecorator: ...
+    def job(self, /, **options: Unpack[JobWords]) -> JobDecorator: ...
 
-    def job(
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        max_attempts: int = MAX_ATTEMPTS,
-        backoff: Policy = BACKOFF,
-    ) -> Any:
+    def job(self, function: Callable[..., Any] | None = None, /, **options: Unpack[JobWords]) -> Any:
         """Makes a function a job: `@mq.job`, or `@mq.job(queue="mail", max_attempts=5)`.
 
-        `name` is what payloads carry: by default `module.function`; give one of your own if the function may
-        move while jobs wait. After `max_attempts` failures a job is buried; `backoff` gives the wait before each
-        retry in milliseconds, on the server's clock. `JobDefinitionError` for a function that cannot be a job.
+        The options are those of `JobWords`, in docs/jobs.md. `JobDefinitionError` for a function that cannot be a job,
+        options that contradict each other, and a name that another job has.
         """
-        decorate = JobDecorator(self, name, queue, max_attempts, backoff)
+        decorate = JobDecorator(self, options)
         return decorate if function is None else decorate(function)
 
     def add(self, job: JobFunction[..., Any]) -> None:
-        """Registers a job; refuses a name that another function has."""
-        other = self._jobs.get(job.name)
-        if other is not None and not _is_again(other.function, job.function):
-            raise JobDefinitionError(
-                f"two jobs are named {job.name!r}, {_place(other.function)} and {_place(job.function)}: "
-                "give one of them another name=..."
-            )
-        self._jobs[job.name] = job
+        """Registers a job; refuses a name, also an alias, that leads to another function."""
+        self._registry.add(job)
+
+    def queue_name(self, queue: str) -> str:
+        """A queue of the app by the name that the server knows: with the app's prefix, unless it has that already.
+
+        For the verbs, which know no prefix: `mq.run(metrics.counts(mq.queue_name("mail")))`. `QueueNameError` for a
+        name that cannot be one.
+        """
+        check_queue(queue)
+        return queue if queue.startswith(self._prefix) else check_queue(self._prefix + queue)
+
+    def declares(self, queue: str) -> None:
+        """Warns, once for a queue, when no worker of this app would serve it."""
+        if queue in self._looked_at:
+            return
+        self._looked_at.add(queue)
+        if queue in self.queues:
+            return
+        warnings.warn(
+            f"no job of this app is in queue {queue!r}, so none of its workers serves it: declare it with "
+            f"EchoMQ(queues=[{queue!r}]), or use one of {nearest(queue, self.queues)}",
+            UndeclaredQueueWarning,
+            stacklevel=4,
+        )
 
     def connection(self) -> Connector:
         """The app's blocking connector, for the verbs: `mq.connection().run(metrics.counts("mail"))`.
@@ -160,6 +183,8 @@ class EchoMQ:
         """
         self._connections.close()
         self._connections = self._connections.moved(url, wire)
+        before = self.moved or (None, None)
+        self.moved = (before[0] if url is None else url, before[1] if wire is None else wire)
 
     def run(self, call: Call[T] | Plan[T]) -> T:
         """Runs a verb: `mq.run(repeat.cancel("mail", "digest"))` (protocol §5 to §9).
@@ -203,20 +228,20 @@ class EchoMQ:
 
         `InvalidInputError` for a name that is not printable text (protocol §6). Nothing is sent.
         """
-        return Lane(self, name, self.default_queue if queue is None else queue)
+        return Lane(self, name, self.default_queue if queue is None else self.queue_name(queue))
 
     def cancel(self, job_id: str, *, queue: str | None = None, reason: str = "cancelled") -> Cancellation:
         """Cancels a job by its id, in the app's default queue unless named; see `Job.cancel` (protocol §7).
 
         `IdError` for what is no job's id, before anything is sent; then it raises as `run` does.
         """
-        call = admin.cancel_job(self.default_queue if queue is None else queue, job_id, reason=reason)
+        call = admin.cancel_job(self.default_queue if queue is None else self.queue_name(queue), job_id, reason=reason)
         self.warn_on_a_loop("cancel")
         return self.run(call)
 
     async def acancel(self, job_id: str, *, queue: str | None = None, reason: str = "cancelled") -> Cancellation:
         """`cancel`, awaited."""
-        call = admin.cancel_job(self.default_queue if queue is None else queue, job_id, reason=reason)
+        call = admin.cancel_job(self.default_queue if queue is None else self.queue_name(queue), job_id, reason=reason)
         return await self.arun(call)
 
     def warn_on_a_loop(self, method: str) -> None:
@@ -260,63 +285,20 @@ class EchoMQ:
         await self.aclose()
 
 
-class JobDecorator:
-    """`@mq.job(...)` with its options checked, waiting for the function."""
-
-    def __init__(self, mq: EchoMQ, name: str | None, queue: str | None, max_attempts: int, backoff: Policy) -> None:
-        self._mq = mq
-        self._name = None if name is None else name_of("the name of a job", name)
-        self._queue = mq.default_queue if queue is None else check_queue(queue)
-        self._max_attempts = integer("max_attempts", max_attempts, least=1)
-        self._backoff = check_policy(backoff)
-
-    # See `EchoMQ.job`.
-    @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> CoroutineJob[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> PlainJob[P, R]: ...
-
-    def __call__(self, function: Callable[..., Any], /) -> JobFunction[..., Any]:
-        """The job."""
-        check_function(function)
-        options = JobOptions(self._name or _named(function), self._queue, self._max_attempts, self._backoff)
-        kind = CoroutineJob[..., Any] if _is_coroutine(function) else PlainJob[..., Any]
-        job = kind(self._mq, function, options)
-        self._mq.add(job)
-        return job
+def _prefix(prefix: str) -> str:
+    try:
+        check_queue(prefix)
+    except QueueNameError as error:
+        raise QueueNameError(f"prefix {prefix!r:.200} makes no queue name: {error}") from None
+    if SEPARATOR in prefix:
+        raise QueueNameError(
+            f"prefix {prefix!r} holds {SEPARATOR!r}, which ends a prefix: use another sign, as in "
+            f"{prefix.replace(SEPARATOR, '-')!r}"
+        )
+    return prefix
 
 
-def _is_coroutine(function: Callable[..., Any]) -> bool:
-    import inspect
-
-    return inspect.iscoroutinefunction(function)
-
-
-def _named(function: Callable[..., Any]) -> str:
-    name = getattr(function, "__qualname__", "")
-    if not name or name.endswith("<lambda>"):
-        raise JobDefinitionError(f"{function!r} has no name of its own: give it one with @mq.job(name=...)")
-    return job_name(function)
-
-
-def _is_again(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    """Whether a module that is executed again, by a reload or as a notebook's cell, brings its function once more.
-
-    A function that is made by a function is another one each time, with values of its own inside.
-    """
-    if one is other:
-        return True
-    if "<locals>" in getattr(one, "__qualname__", "<locals>"):
-        return False
-    interactive = getattr(getattr(one, "__code__", None), "co_filename", "").startswith("<")
-    return _place(one) == _place(other) or (interactive and one.__qualname__ == other.__qualname__)
-
-
-def _place(function: Callable[..., Any]) -> str:
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return repr(function)
-    return f"{function.__qualname__} ({code.co_filename}:{code.co_firstlineno})"
+def _declared(queues: Iterable[str]) -> Iterable[str]:
+    if isinstance(queues, str):
+        raise InvalidInputError(f"queues must be a list of names, not a text; write queues=[{queues!r:.200}]")
+    return queues

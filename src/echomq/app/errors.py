@@ -10,7 +10,15 @@ from echomq.identity.errors import EchoMQError, InvalidInputError
 if TYPE_CHECKING:
     from echomq.app.handles import Job
 
-__all__ = ["BlockingCallWarning", "EnqueueManyError", "EnvelopeError", "JobDefinitionError", "SerializationError"]
+__all__ = [
+    "BlockingCallWarning",
+    "EnqueueManyError",
+    "EnvelopeError",
+    "JobDefinitionError",
+    "SerializationError",
+    "StartupError",
+    "UndeclaredQueueWarning",
+]
 
 
 class JobDefinitionError(InvalidInputError):
@@ -23,6 +31,11 @@ class SerializationError(InvalidInputError):
 
 class EnvelopeError(EchoMQError):
     """A payload that this worker cannot read; its text is the reason that the morgue shows."""
+
+
+class StartupError(EchoMQError):
+    """Something that a worker has to begin with has raised: a start-up hook, a lifespan or a dependency of scope
+    `worker`. Its own error is the cause; no job was claimed, and what was begun before it is ended."""
 
 
 class EnqueueManyError(EchoMQError):
@@ -45,3 +58,7 @@ class EnqueueManyError(EchoMQError):
 
 class BlockingCallWarning(RuntimeWarning):
     """`enqueue` was called on a running event loop, which stands still until the server answers."""
+
+
+class UndeclaredQueueWarning(RuntimeWarning):
+    """A job was sent to a queue that no worker of this app serves: no job is in it, and the app does not declare it."""

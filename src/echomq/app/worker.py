@@ -17,6 +17,7 @@ from typing import Final
 
 from echomq.app.dispatch import Dispatch
 from echomq.app.echomq import EchoMQ
+from echomq.app.lifecycle import Lifecycle
 from echomq.app.patience import PATIENCE_S, Patience, nearest
 from echomq.app.times import first_ms, span_ms
 from echomq.identity.errors import InvalidInputError
@@ -70,7 +71,8 @@ class Worker:
         self._grace_ms = first_ms("grace", grace)
         self._lease_ms = span_ms("lease", lease)
         patience_s = first_ms("unknown_patience", unknown_patience) / 1_000
-        self._dispatch = Dispatch(mq.jobs, Patience(patience_s))
+        self._life = Lifecycle()
+        self._dispatch = Dispatch(mq.names, Patience(patience_s), self._life, mq.layers.around)
         self._consumers: list[Consumer] = []
         self._cut_short = False
         self._stopping: asyncio.Event | None = None
@@ -101,10 +103,12 @@ class Worker:
         """Serves until `stop`, or until a burst is over; told to stop while it still connects, it returns at once.
 
         Raises what stands in the way when the server cannot be reached to begin with (`ConnectError`,
-        `EmbeddedServerError`, `FenceError`), and `JobDefinitionError` for annotations that no job can be run by.
+        `EmbeddedServerError`, `FenceError`), `JobDefinitionError` for annotations that no job can be run by, and
+        `StartupError` when one of the app's start-up hooks, lifespans or dependencies of scope `worker` has raised.
         """
         for job in self._mq.jobs.values():
-            job.arguments  # noqa: B018  (refuses here what a job would otherwise fail with)
+            # Also refuses here what a job would otherwise fail with.
+            self._life.needs(job.arguments.needs.values())
         self._stopping, self._at_once = asyncio.Event(), asyncio.Event()
         async with AsyncExitStack() as stack:
             self._cut_short = not await self._opened(stack, self._stopping, self._at_once)
@@ -153,6 +157,9 @@ class Worker:
         keeper = LeaseKeeper(self._mq.dial())
         await keeper.start()
         stack.push_async_callback(keeper.stop)
+        stack.callback(self._dispatch.aside.close)
+        stack.push_async_callback(self._life.stop)
+        await self._life.start(self._mq.life)
         who, budget = identity(self._queues), Budget(self._concurrency)
         self._consumers = [self._consumer(queue, keeper, who, budget) for queue in self._queues]
         stack.push_async_callback(self._drain, at_once)
@@ -235,7 +242,7 @@ class Worker:
 
 def _queues(mq: EchoMQ, wanted: Iterable[str] | None) -> tuple[str, ...]:
     known = mq.queues
-    if not known:
+    if not mq.jobs:
         raise InvalidInputError("this EchoMQ has no jobs yet: decorate a function with @mq.job")
     if wanted is None:
         return known
@@ -245,11 +252,11 @@ def _queues(mq: EchoMQ, wanted: Iterable[str] | None) -> tuple[str, ...]:
     for queue in queues:
         if not isinstance(queue, str):
             raise InvalidInputError(f"queues must be a list of names, not of {type(queue).__name__}: {queue!r:.200}")
-        if queue not in known:
+        if mq.queue_name(queue) not in known:
             raise InvalidInputError(f"no job is in queue {queue!r}; there are jobs in {nearest(queue, known)}")
     if not queues:
         raise InvalidInputError("a worker needs one queue or more")
-    return queues
+    return tuple(dict.fromkeys(map(mq.queue_name, queues)))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
