@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.flowing import beside
 from support.runner import Runner, Scene
 from support.servers import Server
 
@@ -21,3 +22,15 @@ def runner(server: Server) -> Iterator[Runner]:
 def scene(runner: Runner, queue: str) -> Scene:
     """A queue of the test's own."""
     return Scene(runner, queue)
+
+
+@pytest.fixture
+def other(scene: Scene) -> Scene:
+    """The queue of a flow's children."""
+    return beside(scene, "-children")
+
+
+@pytest.fixture
+def third(scene: Scene) -> Scene:
+    """A queue with a difficult name."""
+    return beside(scene, ":+ü")
