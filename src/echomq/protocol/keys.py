@@ -43,11 +43,13 @@ class Keys:
         "metrics_completed",
         "metrics_failed",
         "outbox",
+        "owed",
         "paused",
         "pending",
         "queue",
         "rejected",
         "repeat",
+        "results",
         "ring",
         "schedule",
         "wake",
@@ -76,8 +78,10 @@ class Keys:
         self.repeat = base + "repeat"
         self.cron = base + "cron"
         self.events = base + "events"
+        self.results = base + "results"
         self.limiter = base + "limiter"
         self.outbox = base + "flow:outbox"
+        self.owed = base + "owed"
         self.rejected = base + "flow:rejected"
         self.workers = base + "workers"
         self.workers_info = base + "workers:info"

@@ -17,7 +17,7 @@ for first = 1, #ARGV, 4000 do
   local ids, tokens, results, ttls = {}, {}, {}, {}
   for i = first, math.min(first + 3999, #ARGV), 4 do
     local n = #ids + 1
-    ids[n], tokens[n], results[n], ttls[n] = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3])
+    ids[n], tokens[n], results[n], ttls[n] = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   end
   for _, answer in ipairs(retire(ids, tokens, results, ttls)) do answers[#answers + 1] = answer end
 end

@@ -4,14 +4,19 @@
 -- @include now
 -- @include sound
 -- @include wake
--- bury_row(id, reason): into the morgue, without a signal; the caller has taken it out of its place.
-local function bury_row(id, reason)
+-- @include tell
+-- @include owe
+-- bury_row(id, reason, followed): into the morgue, without a signal to its parent; the caller has taken it out of its
+-- place. `followed`: the caller admits what is to follow its death, so nothing is owed.
+local function bury_row(id, reason, followed)
   local row = row_of(id)
   redis.call('ZADD', base .. 'dead', 0, id)
   redis.call('HSET', row, 'state', 'dead', 'last_error', reason, 'died_ms', string.format('%.0f', now))
   mind('HINCRBY', base .. 'metrics:failed', 'count', 1)
   local key = redis.call('HGET', row, 'dedup')
   if key and mind('GET', base .. 'de:' .. key) == id then redis.call('DEL', base .. 'de:' .. key) end
+  if not followed then owe(id, reason) end
+  tell({ id })
 end
 -- standing(parent): the state of a flow's parent, or nil when it is gone; a row without books is no parent.
 local function standing(parent)

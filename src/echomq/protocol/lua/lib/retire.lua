@@ -1,11 +1,13 @@
 -- retire(ids, tokens, results, ttls): completes each job: row, logs and lock gone, completed + 1, its deduplication key
--- freed, its parent told; a result is kept when its ttl is above 0. Gives one answer a job, in order: 1 retired,
--- 2 retired with a signal left in the outbox, 0 gone, or the text of a refusal. A lapsed job that waits to be claimed
--- again is retired from there (protocol §5, §8). Vectors are at most 1,000 members long.
+-- freed, its parent told; a result is kept when its ttl, a canonical decimal, is not 0, and whoever waits for it is told.
+-- Gives one answer a job, in order: 1 retired, 2 retired with a signal left in the outbox, 0 gone, or the text of a
+-- refusal. A lapsed job that waits to be claimed again is retired from there (protocol §5, §8). Vectors are at most 1,000
+-- members long.
 -- @include place
 -- @include sound
 -- @include flow
 -- @include ceiling
+-- @include tell
 local GUARD_MS = 86400000
 -- guard(rows): a finished parent's subkeys stay one day, against redelivery.
 local function guard(rows)
@@ -20,7 +22,7 @@ local function guard(rows)
 end
 local function retire(ids, tokens, results, ttls)
   local leases = redis.call('ZMSCORE', base .. 'active', unpack(ids))
-  local answers, out, rows, doomed, taken, moved = {}, {}, {}, {}, {}, {}
+  local answers, out, rows, doomed, taken, moved, kept = {}, {}, {}, {}, {}, {}, {}
   local freed, opened = 0, 0
   for i = 1, #ids do
     local id = ids[i]
@@ -55,7 +57,10 @@ local function retire(ids, tokens, results, ttls)
         if known[5] and mind('GET', base .. 'de:' .. known[5]) == id then
           redis.call('DEL', base .. 'de:' .. known[5])
         end
-        if ttls[i] > 0 then redis.call('SET', row .. ':result', results[i], 'PX', ttls[i]) end
+        if ttls[i] ~= '0' then
+          redis.call('SET', row .. ':result', results[i], 'PX', ttls[i])
+          kept[#kept + 1] = id
+        end
       end
     end
   end
@@ -66,5 +71,6 @@ local function retire(ids, tokens, results, ttls)
   guard(rows)
   mind('HINCRBY', base .. 'metrics:completed', 'count', #rows)
   wake_freed(freed, opened)
+  tell(kept)
   return answers
 end
