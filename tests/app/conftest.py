@@ -18,7 +18,7 @@ Working = Callable[..., AbstractAsyncContextManager[Worker]]
 
 @pytest.fixture
 def mq(server: Server, queue: str) -> Iterator[EchoMQ]:
-    with EchoMQ(server.url, default_queue=queue) as mq:
+    with EchoMQ(server.url, default_queue=queue, queues=[f"{queue}-other"]) as mq:
         yield mq
 
 

@@ -102,15 +102,15 @@ def test_more_than_a_flight_is_taken_as_it_goes(mq: EchoMQ, queue: str, send) ->
 @pytest.mark.parametrize("awaited", [False, True])
 def test_a_failure_hides_no_success(mq: EchoMQ, queue: str, send, awaited: bool) -> None:
     call = send.options(lane="acme").s("refused")
-    broken = send.options(queue=f"{queue}-broken")
+    broken = send.options(queue=f"{queue}-other")
     calls = [send.s("a"), broken.s("b"), call, broken.s("c"), send.s("d")]
     conn = mq.connection()
-    conn.execute("SET", f"emq:{{{queue}-broken}}:pending", "not a set")
+    conn.execute("SET", f"emq:{{{queue}-other}}:pending", "not a set")
     try:
         with pytest.raises(EnqueueManyError, match="3 of 5 jobs are sent; the first of the others failed") as caught:
             asyncio.run(mq.aenqueue_many(calls)) if awaited else mq.enqueue_many(calls)
     finally:
-        conn.execute("DEL", f"emq:{{{queue}-broken}}:pending")
+        conn.execute("DEL", f"emq:{{{queue}-other}}:pending")
     error = caught.value
     assert sorted(error.errors) == [1, 3]
     assert [job.state() for job in error.jobs] == [

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Unpack
+from typing import Final, Unpack
 
-from echomq.app.times import Span, span_ms
+from echomq.app.times import Span, duration, first_ms, span_ms
 from echomq.identity.errors import InvalidInputError
 
 
-class Snooze(Exception):  # noqa: N818  (an instruction, not an error)
+class Instruction(Exception):  # noqa: N818  (an instruction, not an error)
+    """What is raised inside a job to say what is to become of it; a job raises one of the classes below."""
+
+
+class Snooze(Instruction):
     """Raised inside a job: put it back and run it again after this long. No attempt is spent.
 
     `raise Snooze(minutes=5)` or `raise Snooze(timedelta(minutes=5))`; the keywords are `weeks`, `days`, `hours`,
@@ -22,15 +26,55 @@ class Snooze(Exception):  # noqa: N818  (an instruction, not an error)
         super().__init__(f"again in {self.delay_ms} ms")
 
 
-class Cancelled(Exception):  # noqa: N818  (an instruction, not an error)
+class Retry(Instruction):
+    """Raised inside a job: this attempt has failed, and this is how long the next one waits.
+
+    `raise Retry(minutes=5)`, `raise Retry(after=timedelta(minutes=5))`, or with a reason for the log and the morgue,
+    `raise Retry("the gateway is closed", minutes=5)`. Without a span of time the job's backoff gives it, and zero is at
+    once. An attempt is spent: the job is buried when it was the last one. It is tried again whatever `retry_on` and
+    `discard_on` say. The delay counts from the server's now, in whole milliseconds, rounded up.
+    """
+
+    def __init__(self, reason: str | None = None, /, *, after: timedelta | None = None, **parts: Unpack[Span]) -> None:
+        if after is not None and parts:
+            raise InvalidInputError("Retry takes after=timedelta(...) or keywords such as minutes=5, not both")
+        self.delay_ms: int | None = None
+        if after is not None:
+            self.delay_ms = first_ms("after", after)
+        elif parts:
+            self.delay_ms = first_ms("Retry", duration("Retry", None, parts))
+        self.reason = "the job asked for another attempt" if reason is None else _reason("Retry", reason)
+        super().__init__(self.reason)
+
+
+class Discard(Instruction):
+    """Raised inside a job: it can never succeed. It goes to the morgue with this reason, and no attempt follows.
+
+    `raise Discard("no such customer")`. The reason is kept as `last_error`, behind the word `discarded`.
+    """
+
+    def __init__(self, reason: str, /) -> None:
+        self.reason = _reason("Discard", reason)
+        super().__init__(reason)
+
+
+class Cancelled(Instruction):
     """Raised inside a job: it ends here, and goes to the morgue as cancelled. No attempt follows.
 
     `current_job().raise_if_cancelled()` raises it when somebody has cancelled the job; a job may also raise it by
-    itself: `raise Cancelled("the order is gone")`.
+    itself, by its other name: `raise Cancel("the order is gone")`.
     """
 
     def __init__(self, reason: str = "cancelled", /) -> None:
-        if not isinstance(reason, str):
-            raise InvalidInputError(f"the reason of Cancelled must be str, not {type(reason).__name__}: {reason!r}")
-        self.reason = reason
+        self.reason = _reason("Cancelled", reason)
         super().__init__(reason)
+
+
+Cancel: Final = Cancelled
+"""`Cancelled` as an order: a job raises it by itself, and catches it by either name."""
+
+
+def _reason(what: str, reason: str) -> str:
+    if not isinstance(reason, str):
+        raise InvalidInputError(f"the reason of {what} must be str, not {type(reason).__name__}: {reason!r:.200}")
+    return reason

@@ -55,10 +55,10 @@ class EchoMQ(Hooked):
     happens to each job is published, by senders and workers, for `echomq.events` (protocol §10): a command more a job.
     `max_payload`, in bytes, bounds what one job carries; 1 MiB unless given. `queues`: those that no job of the app is
     in, and that its workers serve all the same. `prefix` goes before the name of every queue that the app touches, so
-    that staging and production can share a server: with `prefix="staging"` its queue `mail` is `staging:mail`. `wire` is
-    how the server is spoken to (protocol §5): 4 by scripts, 6 by native commands and by nothing else, "auto" by those
-    that it has; None is the URL's `?wire=`, or else "auto". `middleware`: see `mq.middleware`. `InvalidInputError` for a
-    wrong URL, name or number.
+    that staging and production can share a server: with `prefix="staging"` its queue `mail` is `staging:mail`.
+    `wire` is how the server is spoken to (protocol §5): 4 by scripts, 6 by native commands and by nothing else, "auto"
+    by those that it has; None is the URL's `?wire=`, or else "auto". `middleware`: see `mq.middleware`.
+    `InvalidInputError` for a wrong URL, name or number.
     """
 
     def __init__(
@@ -143,8 +143,8 @@ class EchoMQ(Hooked):
         check_queue(queue)
         return queue if queue.startswith(self._prefix) else check_queue(self._prefix + queue)
 
-    def declares(self, queue: str) -> None:
-        """Warns, once for a queue, when no worker of this app would serve it."""
+    def warn_if_undeclared(self, queue: str) -> None:
+        """Warns, once for a queue, that no worker of this app serves it. Called as `warn_on_a_loop` is."""
         if queue in self._looked_at:
             return
         self._looked_at.add(queue)
@@ -154,7 +154,7 @@ class EchoMQ(Hooked):
             f"no job of this app is in queue {queue!r}, so none of its workers serves it: declare it with "
             f"EchoMQ(queues=[{queue!r}]), or use one of {nearest(queue, self.queues)}",
             UndeclaredQueueWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
 
     def connection(self) -> Connector:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, fields
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 from echomq.app import envelope
 from echomq.app.arguments import Arguments
 from echomq.app.bound import Bound
+from echomq.app.definition import JobOptions, name_for
 from echomq.app.envelope import NOTHING
 from echomq.app.errors import JobDefinitionError
 from echomq.app.handles import Job
@@ -20,7 +21,6 @@ from echomq.app.recurrence import Recurrence
 from echomq.app.times import Span, first_ms, instant_ms, period_ms, span_ms
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.admission import Admitted
-from echomq.protocol.backoff import Policy
 from echomq.protocol.checks import name_of
 from echomq.protocol.replies import Admission
 
@@ -29,16 +29,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class JobOptions:
-    """What `@mq.job(...)` says about a job."""
-
-    name: str
-    queue: str
-    max_attempts: int
-    backoff: Policy
 
 
 class TimedJob(Generic[P, R]):
@@ -61,14 +51,22 @@ class TimedJob(Generic[P, R]):
         after the instant that it is sent for. `timeout`: a timedelta; how long one run of a coroutine may take.
         `meta`: a mapping that travels with it. Called again, it adds to them, and the last word counts.
         """
-        return TimedJob(self._job, self._options.chosen(options))
+        return TimedJob(self._job, self._chosen(options))
+
+    def _chosen(self, words: OptionWords) -> Options:
+        chosen = self._options.chosen(words)
+        return chosen if chosen.queue is None else replace(chosen, queue=self._job.mq.queue_name(chosen.queue))
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]:
         """The call as a value, to be sent with others: `mq.enqueue_many(send.s(to) for to in everybody)`.
 
         Raises what `enqueue` raises before it sends.
         """
-        return Bound(self._job, self._options, self._job.encoded(args, kwargs, self._options))
+        job, options = self._job, self._options
+        encoded = job.encoded(args, kwargs, options)
+        if options.queue is not None:
+            job.mq.warn_if_undeclared(options.queue)
+        return Bound(job, options, encoded)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Sends the job and waits until the server has it.
@@ -79,14 +77,20 @@ class TimedJob(Generic[P, R]):
         job, options = self._job, self._options
         payload = job.payload(args, kwargs, options)
         job.mq.warn_on_a_loop("enqueue")
-        queue = options.queue or job.queue
+        if (queue := options.queue) is None:
+            queue = job.queue
+        else:
+            job.mq.warn_if_undeclared(queue)
         return self._handle(queue, job.mq.admit(job.name, queue, payload, options))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """`enqueue`, awaited. Jobs that are sent at the same time travel in one flight."""
         job, options = self._job, self._options
         payload = job.payload(args, kwargs, options)
-        queue = options.queue or job.queue
+        if (queue := options.queue) is None:
+            queue = job.queue
+        else:
+            job.mq.warn_if_undeclared(queue)
         return self._handle(queue, await job.mq.aadmit(job.name, queue, payload, options))
 
     def _handle(self, queue: str, admitted: Admitted) -> Job[R]:
@@ -107,7 +111,7 @@ class BoundJob(TimedJob[P, R]):
 
     def options(self, **options: Unpack[OptionWords]) -> BoundJob[P, R]:
         """See `TimedJob.options`."""
-        return BoundJob(self._job, self._options.chosen(options))
+        return BoundJob(self._job, self._chosen(options))
 
     def at(self, when: datetime) -> TimedJob[P, R]:
         """The job, to run from an instant on, by the server's clock (protocol §5).
@@ -130,7 +134,7 @@ class JobFunction(BoundJob[P, R]):
     """What `@mq.job` makes of a function. Calling it still calls the function, here and now."""
 
     def __init__(self, mq: EchoMQ, function: Callable[P, object], defaults: JobOptions) -> None:
-        super().__init__(self, PLAIN)
+        super().__init__(self, defaults.sends)
         itself: Any = self
         update_wrapper(itself, function)
         self.mq = mq
@@ -148,8 +152,9 @@ class JobFunction(BoundJob[P, R]):
         """Its signature, read when it is first used: by then every name in its annotations is known."""
         return Arguments(self.name, self.function)
 
-    def payload(self, args: tuple[object, ...], kwargs: dict[str, object], options: Options = PLAIN) -> bytes:
-        """The envelope of one call that is sent now."""
+    def payload(self, args: tuple[object, ...], kwargs: dict[str, object], options: Options | None = None) -> bytes:
+        """The envelope of one call that is sent now, by default with the job's own options."""
+        options = self._options if options is None else options
         encoded = self.encoded(args, kwargs, options)
         return encoded if options.expires_ms is None else Bound(self, options, encoded).payload
 
@@ -214,3 +219,10 @@ def check_function(function: object) -> None:
     parameters = getattr(getattr(function, "__code__", None), "co_varnames", ())
     if parameters[:1] in (("self",), ("cls",)):
         raise JobDefinitionError(f"{function!r} looks like a method; a job is a function outside of a class")
+
+
+def job_of(mq: EchoMQ, function: Callable[..., Any], options: JobOptions, name: str | None) -> JobFunction[..., Any]:
+    """The job of a function; `JobDefinitionError` for what cannot be one."""
+    check_function(function)
+    kind = CoroutineJob[..., Any] if inspect.iscoroutinefunction(function) else PlainJob[..., Any]
+    return kind(mq, function, replace(options, name=name or name_for(function)))
