@@ -159,7 +159,7 @@ def test_a_command_loads_no_other(run: Run) -> None:
     code = "import sys; from echomq.cli.program import build; build('worker'); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], env=os.environ, capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if name.startswith("echomq.cli.")}
-    assert loaded == {f"echomq.cli.{name}" for name in ("program", "worker", "logs", "numbers")}
+    assert loaded == {f"echomq.cli.{name}" for name in ("program", "worker", "logs", "numbers", "wires")}
 
 
 def test_a_burst_runs_what_is_there_and_ends(run: Run, tasks: Path, server: Server, queue: str) -> None:

@@ -18,6 +18,7 @@ import echomq
 COMMANDS: Final = {
     "worker": "worker",
     "server": "server",
+    "module": "module",
     "demo": "demo",
     "conformance": "conformance",
     "queues": "ops_queues",

@@ -11,10 +11,12 @@ from echomq.wire.embedded import probe, supervisor
 from echomq.wire.embedded.binary import BINARY_VARIABLE, mend_command
 from echomq.wire.embedded.folder import Folder
 
-__all__ = ["late", "not_started", "progress"]
+__all__ = ["blames_module", "late", "not_started", "progress", "without_module"]
 
 _DAMAGED_LOG = re.compile(r"the append only file ([^\s:]+)")
 _DAMAGED_DUMP = re.compile(r"loading the DB|\brdb\b|\bRDB\b")
+_MODULE = re.compile(r"load ?module|was killed by signal (4|6|7|8|10|11)\b|exit status 1\Z")
+"""What a server says of a module or of a setting for one, what it dies of inside it, or its silence before its log."""
 
 
 def not_started(folder: Folder, binary: str, text: str) -> str:
@@ -40,6 +42,17 @@ def not_started(folder: Folder, binary: str, text: str) -> str:
             f"run that one ({BINARY_VARIABLE}); if they are damaged, move {folder.data} aside to begin anew."
         )
     return f"{message}\nSee {folder.server_log} and {folder.supervisor_log}."
+
+
+def blames_module(text: str) -> bool:
+    """Whether a server that was to load the native module may have ended for that; `text` is what was said."""
+    return _MODULE.search(text) is not None
+
+
+def without_module(binary: str, module: Path, text: str) -> str:
+    """A server that does not take the module, and runs without it."""
+    why = " ".join(text.split())
+    return f"{binary} does not take the native module {module} and runs without it, by scripts: {why}"
 
 
 def progress(folder: Folder) -> str:

@@ -11,7 +11,8 @@ from urllib.parse import quote
 from echomq.protocol.errors import EmbeddedServerError
 from echomq.wire.embedded import explain, locks, probe, supervisor
 from echomq.wire.embedded.binary import find_binary
-from echomq.wire.embedded.folder import find_home, locate, open_folder
+from echomq.wire.embedded.folder import Folder, find_home, locate, open_folder
+from echomq.wire.module import find_module
 
 __all__ = ["Status", "serve", "status"]
 
@@ -73,19 +74,28 @@ def serve(
         binary = find_binary()
         say(f"server in {folder.home}")
         say(f"connect to {_url(folder.socket)}, or to nothing at all with ECHOMQ_HOME={folder.home}")
-        failure = supervisor.Supervisor(
-            home=str(folder.home),
-            socket=folder.socket,
-            binary=binary,
-            start_fd=start_fd,
-            idle_s=None,
-            durable=durable,
-        ).run()
+        module = find_module()
+        failure = _run(folder, binary, start_fd, durable=durable, module=module)
+        if module is not None and failure and explain.blames_module(failure):
+            say(explain.without_module(binary, module, failure))
+            failure = _run(folder, binary, start_fd, durable=durable, module=None)
     finally:
         locks.close(start_fd)
     if failure:
         raise EmbeddedServerError(explain.not_started(folder, binary, failure))
     say("server stopped")
+
+
+def _run(folder: Folder, binary: str, start_fd: int, *, durable: bool, module: Path | None) -> str:
+    return supervisor.Supervisor(
+        home=str(folder.home),
+        socket=folder.socket,
+        binary=binary,
+        start_fd=start_fd,
+        idle_s=None,
+        durable=durable,
+        module=str(module or ""),
+    ).run()
 
 
 def _url(socket: str) -> str:

@@ -15,6 +15,7 @@ from echomq.wire.embedded import explain, locks, probe, supervisor
 from echomq.wire.embedded.binary import find_binary
 from echomq.wire.embedded.descriptors import open_lifted
 from echomq.wire.embedded.folder import Folder, unusable
+from echomq.wire.module import find_module
 
 __all__ = ["IDLE_VARIABLE", "START_S", "ensure_running", "idle_s"]
 
@@ -75,6 +76,9 @@ class _Start:
         self._durable = durable
         self._report: _Report | None = None
         self._lost = 0
+        self._module = find_module()
+        if self._module is None:
+            logger.debug("embedded server: the native module was not built here; the server runs without it")
 
     @property
     def ours(self) -> bool:
@@ -86,7 +90,7 @@ class _Start:
         if self._report is None:
             start_fd = locks.try_start_lock(self._folder)
             if start_fd is not None:
-                self._report = _launch(self._folder, start_fd, durable=self._durable)
+                self._report = _launch(self._folder, start_fd, durable=self._durable, module=self._module)
         if self._report is not None and not self._report.started:
             return probe.Reach.ABSENT  # what may still answer is an older server on its way out
         return probe.reach(self._folder.socket)
@@ -98,7 +102,11 @@ class _Start:
             time.sleep(pause_s)
         elif report.ended_within(pause_s):
             self._lost += 1
-            if report.fatal or self._lost >= _TRIES:
+            if self._module is not None and (explain.blames_module(report.text) or self._lost >= _TRIES):
+                logger.warning("embedded server: %s", explain.without_module(report.binary, self._module, report.text))
+                self._module = None
+                self._lost = 0
+            elif report.fatal or self._lost >= _TRIES:
                 raise EmbeddedServerError(explain.not_started(self._folder, report.binary, report.text))
             self.close()
 
@@ -156,7 +164,7 @@ class _Report:
         return self._bytes.removeprefix(supervisor.STARTED.encode() + b"\n")
 
 
-def _launch(folder: Folder, start_fd: int, *, durable: bool) -> _Report:
+def _launch(folder: Folder, start_fd: int, *, durable: bool, module: Path | None) -> _Report:
     """Start the supervisor, which takes the start lock over, and leave it to itself."""
     writer = reader = -1
     try:
@@ -169,7 +177,7 @@ def _launch(folder: Folder, start_fd: int, *, durable: bool) -> _Report:
             offset = log.seek(0, os.SEEK_END)
             words = [str(folder.home), folder.socket, binary, str(start_fd), str(writer)]
             with subprocess.Popen(
-                [*program, *words, repr(idle_s()), str(int(durable))],
+                [*program, *words, repr(idle_s()), str(int(durable)), str(module or "")],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

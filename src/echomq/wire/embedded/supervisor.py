@@ -66,7 +66,7 @@ _NOISE = (
 )
 
 
-def server_arguments(home: str, socket: str, *, durable: bool) -> list[str]:
+def server_arguments(home: str, socket: str, *, durable: bool, module: str = "") -> list[str]:
     """The server's settings, on its command line; it quotes them itself."""
     settings = {
         "port": "0",
@@ -82,6 +82,7 @@ def server_arguments(home: str, socket: str, *, durable: bool) -> list[str]:
         "maxmemory-policy": "noeviction",
         "hash-max-listpack-value": "1024",
         "enable-debug-command": "no",
+        **({"loadmodule": module} if module else {}),
     }
     return [word for name, value in settings.items() for word in (f"--{name}", value)]
 
@@ -180,8 +181,8 @@ def _size(path: str) -> int:
 class Supervisor:
     """One server's life; `run` returns when the server is gone.
 
-    `start_fd` holds the folder's start lock. `idle_s` is None for a server that stays until it is told to go.
-    `report_fd` is the pipe on which the starter hears of a failure.
+    `start_fd` holds the folder's start lock. `idle_s` is None for a server that stays until it is told to go. `module`
+    is the native module's path. `report_fd` is the pipe on which the starter hears of a failure.
     """
 
     def __init__(
@@ -193,6 +194,7 @@ class Supervisor:
         start_fd: int,
         idle_s: float | None,
         durable: bool,
+        module: str = "",
         report_fd: int | None = None,
     ) -> None:
         self._home = home
@@ -200,7 +202,7 @@ class Supervisor:
         self._binary = binary
         self._start_fd = start_fd
         self._idle_s = idle_s
-        self._durable = durable
+        self._arguments = server_arguments(home, socket, durable=durable, module=module)
         self._report_fd = report_fd
         self._poll_s = 1.0 if idle_s is None else min(1.0, max(idle_s / 4, 0.02))
         self._users_fd = -1
@@ -318,7 +320,7 @@ class Supervisor:
         return True
 
     def _launch(self, server_fd: int) -> int:
-        words = [self._binary, *server_arguments(self._home, self._socket, durable=self._durable)]
+        words = [self._binary, *self._arguments]
         environment = {**os.environ, "LC_ALL": "C"}  # a locale that is not installed must not matter
         prctl = None
         if sys.platform == "linux":
@@ -424,8 +426,8 @@ class Supervisor:
 
 
 def main(words: list[str]) -> None:
-    """Detach, then supervise: HOME SOCKET BINARY START_FD REPORT_FD IDLE_S DURABLE."""
-    home, socket, binary, start_fd, report_fd, idle_s, durable = words
+    """Detach, then supervise: HOME SOCKET BINARY START_FD REPORT_FD IDLE_S DURABLE MODULE, which may be empty."""
+    home, socket, binary, start_fd, report_fd, idle_s, durable, module = words
     for fd in (int(start_fd), int(report_fd)):
         os.set_inheritable(fd, False)
     if os.fork():
@@ -439,6 +441,7 @@ def main(words: list[str]) -> None:
         report_fd=int(report_fd),
         idle_s=float(idle_s),
         durable=durable == "1",
+        module=module,
     )
     sys.exit(1 if supervisor.run() else 0)
 
