@@ -10,7 +10,7 @@ import pytest
 from echomq.identity.errors import InvalidInputError
 from echomq.identity.minter import mint
 from echomq.runtime import Dial, Pump, StalledSweep
-from echomq.runtime.pump import Recurrences
+from echomq.runtime.recurrences import Recurrences
 from echomq.wire import aconnect
 from support.desk import Desk
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from hashlib import sha1
 
 from echomq.protocol.call import Arg, Call, Reply
 from echomq.protocol.checks import check_job, encoded, integer, milliseconds, name_of, payload_of, span
@@ -147,7 +148,8 @@ def cancel(queue: str, name: str) -> Call[bool]:
     return Call("cancel", _record(queue, name), (name,), _true, _CANCEL, subject=name)
 
 
-def _dues(reply: Reply) -> tuple[Due, ...]:
+def dues_of(reply: Reply) -> tuple[Due, ...]:
+    """Decodes what is due in `repeat`."""
     items = as_list(reply)
     if len(items) % 4:
         raise unexpected(reply, "recurrences")
@@ -164,7 +166,7 @@ def _dues(reply: Reply) -> tuple[Due, ...]:
 def due(queue: str, *, now_ms: int, limit: int = 100) -> Call[tuple[Due, ...]]:
     """The recurrences that are due at `now_ms`, oldest first, with their records."""
     args = (milliseconds("now_ms", now_ms), integer("limit", limit, least=1, most=100_000))
-    return Call("due", (keys(queue).repeat,), args, _dues, _DUE, subject=queue)
+    return Call("due", (keys(queue).repeat,), args, dues_of, _DUE, subject=queue)
 
 
 def advance(queue: str, name: str, *, next_run_ms: int) -> Call[bool]:
@@ -179,15 +181,23 @@ def _fired(reply: Reply) -> Fired:
     return Fired(Firing(as_text(verdict)), at if at >= 0 else None)
 
 
-def fire(queue: str, name: str, *, score: str, job_id: str) -> Call[Fired]:
-    """Admits the occurrence of the slot `score` under a fresh id and moves the recurrence on, or does neither."""
+def fire(
+    queue: str, name: str, *, score: str, job_id: str, payload: bytes | None = None, template: bytes = b""
+) -> Call[Fired]:
+    """Admits the occurrence of the slot `score` under a fresh id and moves the recurrence on, or does neither.
+
+    With the template as its payload; or with `payload`, made of `template`: LOST when there is another one by now.
+    """
     k = keys(queue)
     if not isinstance(score, str) or not score:
         raise InvalidInputError(f"score must be the text that due gave, not {score!r}")
+    made: tuple[Arg, ...] = ()
+    if payload is not None:
+        made = (payload_of(payload), sha1(template, usedforsecurity=False).hexdigest())
     return Call(
         "fire",
         (*_record(queue, name), k.job(check_job(job_id)), k.pending),
-        (name, score, job_id),
+        (name, score, job_id, *made),
         _fired,
         _FIRE,
         subject=f"{name} as {job_id}",

@@ -27,7 +27,8 @@ from echomq.runtime.metronome import Metronome
 from echomq.runtime.outcome import RELEASED, Bury, Lapsed
 from echomq.runtime.presence import Identity, identity
 from echomq.runtime.publishing import Publisher
-from echomq.runtime.pump import PROMOTE_BATCH, Recurrences
+from echomq.runtime.pump import PROMOTE_BATCH
+from echomq.runtime.recurrences import Recurrences
 from echomq.runtime.runner import Handler, check_handler
 from echomq.runtime.seat import Seat
 from echomq.runtime.settle import Settler

@@ -25,7 +25,8 @@ from echomq.runtime.leases import LeaseKeeper
 from echomq.runtime.legs import Legs
 from echomq.runtime.loops import BEAT_MS, Loop
 from echomq.runtime.presence import Identity, Presence, identity
-from echomq.runtime.pump import PROMOTE_BATCH, Recurrences, promote_due
+from echomq.runtime.pump import PROMOTE_BATCH, promote_due
+from echomq.runtime.recurrences import Recurrences
 from echomq.runtime.seat import Seat
 from echomq.runtime.stalled import sweep_all
 from echomq.runtime.timekeeper import Timekeeper

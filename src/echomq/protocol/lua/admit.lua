@@ -10,44 +10,13 @@
 -- @include due
 -- @include kind
 -- @include admit
--- @include place
--- @include sound
--- @include wake
-local id, payload, group, key = ARGV[1], ARGV[2], ARGV[5], ARGV[6]
+-- @include admission
 local due, refused
 if ARGV[3] ~= '' then
   due, refused = due_at('EMQ.SCHEDULE', ARGV[3], ARGV[4])
   if not due then return refused end
 end
-refused = not_a_job(id)
+refused = not_a_job(ARGV[1])
 if refused then return refused end
-if known(id) then return 0 end
-sound('pending', 'schedule')
-sound_lane(group ~= '' and group)
-if key ~= '' then
-  local holder = redis.call('GET', base .. 'de:' .. key)
-  local row = holder and fields(holder, 'state')
-  if row and row[1] ~= 'dead' then
-    if ARGV[8] == 'replace' and row[1] ~= 'active' then redis.call('HSET', row_of(holder), 'payload', payload) end
-    return holder
-  end
-  if ARGV[7] == '0' then
-    redis.call('SET', base .. 'de:' .. key, id)
-  else
-    redis.call('SET', base .. 'de:' .. key, id, 'PX', ARGV[7])
-  end
-  redis.call('HSET', KEYS[1], 'dedup', key)
-end
-redis.call('HSET', KEYS[1], 'attempts', '0', 'payload', payload)
-if group ~= '' then
-  redis.call('HSET', KEYS[1], 'group', group)
-  if ARGV[9] ~= '' then mind('HSETNX', base .. 'lanes', group, ARGV[9]) end
-end
-if due then
-  redis.call('HSET', KEYS[1], 'state', 'scheduled')
-  redis.call('ZADD', base .. 'schedule', due, id)
-  wake_if_first(id)
-else
-  wake(to_place(id, group ~= '' and group))
-end
-return 1
+if known(ARGV[1]) then return 0 end
+return admit_with(ARGV[1], ARGV[2], due, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
