@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from echomq.identity.version import __version__ as __version__
 
 __all__ = [
+    "Cancel",
     "Cancellation",
     "Cancelled",
     "Dedup",
     "Depends",
+    "Discard",
     "EchoMQ",
     "EchoMQError",
     "Exponential",
@@ -24,6 +26,7 @@ __all__ = [
     "JobContext",
     "Lane",
     "Middleware",
+    "Retry",
     "Sending",
     "Snooze",
     "State",
@@ -62,7 +65,7 @@ if TYPE_CHECKING:
         workers,
     )
     from echomq.app.context import JobContext, current_job
-    from echomq.app.control import Cancelled, Snooze
+    from echomq.app.control import Cancel, Cancelled, Discard, Retry, Snooze
     from echomq.app.depends import Depends
     from echomq.app.echomq import EchoMQ
     from echomq.app.handles import Job
@@ -78,9 +81,11 @@ if TYPE_CHECKING:
     from echomq.wire import aconnect, connect
 else:
     _HOMES = {
+        "Cancel": "echomq.app.control",
         "Cancellation": "echomq.protocol.admin",
         "Cancelled": "echomq.app.control",
         "Dedup": "echomq.app.options",
+        "Discard": "echomq.app.control",
         "Depends": "echomq.app.depends",
         "EchoMQ": "echomq.app.echomq",
         "EchoMQError": "echomq.identity.errors",
@@ -93,6 +98,7 @@ else:
         "Lane": "echomq.app.lanes",
         "Middleware": "echomq.app.middleware",
         "Sending": "echomq.app.middleware",
+        "Retry": "echomq.app.control",
         "Snooze": "echomq.app.control",
         "State": "echomq.protocol.replies",
         "Worker": "echomq.app.worker",

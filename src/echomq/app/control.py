@@ -32,7 +32,8 @@ class Retry(Instruction):
     `raise Retry(minutes=5)`, `raise Retry(after=timedelta(minutes=5))`, or with a reason for the log and the morgue,
     `raise Retry("the gateway is closed", minutes=5)`. Without a span of time the job's backoff gives it, and zero is at
     once. An attempt is spent: the job is buried when it was the last one. It is tried again whatever `retry_on` and
-    `discard_on` say. The delay counts from the server's now, in whole milliseconds, rounded up.
+    `discard_on` say. Raised without a reason where another error is handled, it keeps the text of that one. The delay
+    counts from the server's now, in whole milliseconds, rounded up.
     """
 
     def __init__(self, reason: str | None = None, /, *, after: timedelta | None = None, **parts: Unpack[Span]) -> None:
@@ -43,8 +44,15 @@ class Retry(Instruction):
             self.delay_ms = first_ms("after", after)
         elif parts:
             self.delay_ms = first_ms("Retry", duration("Retry", None, parts))
-        self.reason = "the job asked for another attempt" if reason is None else _reason("Retry", reason)
-        super().__init__(self.reason)
+        self.reason = None if reason is None else _reason("Retry", reason)
+        super().__init__("the job asked for another attempt" if reason is None else reason)
+
+    @property
+    def about(self) -> BaseException:
+        """The failure that is kept: the error that it was raised for, unless it has a reason of its own."""
+        if self.reason is not None:
+            return self
+        return self.__cause__ or (None if self.__suppress_context__ else self.__context__) or self
 
 
 class Discard(Instruction):
@@ -69,6 +77,9 @@ class Cancelled(Instruction):
         self.reason = _reason("Cancelled", reason)
         super().__init__(reason)
 
+
+Again: Final = Retry
+"""`Retry` beside the outcome of that name."""
 
 Cancel: Final = Cancelled
 """`Cancelled` as an order: a job raises it by itself, and catches it by either name."""
