@@ -93,7 +93,21 @@ BREAKS = [
         (),
         r"local function counted\(row, child\)",
         "local function counted(row, child)\n  if true then return false end",
-        {"flow_fanin", "flow_readd", "flow_first_appearance", "outbox_by_value"},
+        {"flow_fanin", "flow_readd", "flow_readd_taken", "flow_first_appearance", "outbox_by_value"},
+    ),
+    Break(
+        "another's job is no node of a flow",
+        ("flow_add", "flow_strangers"),
+        r"local function stranger\(id, parent, queue, children\)",
+        "local function stranger(id, parent, queue, children)\n  if true then return nil end",
+        {"flow_stranger", "flow_cross_stranger", "flow_late_stranger"},
+    ),
+    Break(
+        "a held parent counts the children that there are",
+        ("audit_kin",),
+        r"out\[#out \+ 1\] = row\[1\]",
+        "out[#out] = nil",
+        {"audit_held", "flow_late_stranger"},
     ),
     Break(
         "a paused queue serves no claim",

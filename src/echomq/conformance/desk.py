@@ -16,6 +16,7 @@ from echomq.protocol.jobs import LEASE_MS
 from echomq.protocol.replies import Claimed
 from echomq.wire import Connector
 from echomq.wire.options import OptionWords
+from echomq.wire.plans import drive_blocking
 
 T = TypeVar("T")
 
@@ -28,7 +29,6 @@ FAR_MS = 3_600_000
 WAIT_S = 5.0
 """How long a scenario waits for what must happen."""
 
-
 PLAN_S = 30.0
 """How long a plan of several calls may go on; an audit walks every key of the server."""
 
@@ -36,24 +36,6 @@ PLAN_S = 30.0
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 300 else f"{text[:300]}... ({len(text):,} characters)"
-
-
-def _ending(plan: Plan[T]) -> Plan[T]:
-    """The plan, given up after `PLAN_S`: a server that never says done must not keep the suite."""
-    end = time.monotonic() + PLAN_S
-    try:
-        call = next(plan)
-        while time.monotonic() < end:
-            try:
-                reply = yield call
-            except ServerError as error:
-                call = plan.throw(error)
-            else:
-                call = plan.send(reply)
-    except StopIteration as stop:
-        value: T = stop.value
-        return value
-    raise BreachError(f"{call.verb} was not done after {PLAN_S:g} s of calls")
 
 
 class Desk(Look):
@@ -68,7 +50,16 @@ class Desk(Look):
 
     def run(self, work: Call[T] | Plan[T]) -> T:
         """The answer; a refusal is raised, and a plan that does not come to its end is a breach."""
-        return self.bench.conn.run(work if isinstance(work, Call) else _ending(work))
+        if isinstance(work, Call):
+            return self.bench.conn.run(work)
+        end = time.monotonic() + PLAN_S
+
+        def within(call: Call[Any]) -> Any:
+            if time.monotonic() > end:
+                raise BreachError(f"{call.verb} was not done after {PLAN_S:g} s of calls")
+            return self.bench.conn.run(call)
+
+        return drive_blocking(work, within)
 
     def outcome(self, call: Call[T]) -> T | ServerError:
         """The answer, or the refusal as a value."""
@@ -180,6 +171,17 @@ class Desk(Look):
             raise BreachError(f"{call.verb} answered {_shown(outcome)} instead of {wanted!r}")
         self.expect(f"the refusal of {call.verb}", outcome.reply, wanted)
         self.unwritten(f"{call.verb}, refused", before)
+
+    def refused_plan(self, plan: Plan[Any], wanted: str) -> None:
+        """`BreachError` unless the plan is refused in these words, having written nothing in this queue."""
+        before = self.dump()
+        try:
+            answer = self.run(plan)
+        except ServerError as error:
+            self.expect("the refusal", error.reply, wanted)
+        else:
+            raise BreachError(f"a plan answered {_shown(answer)} instead of {wanted!r}")
+        self.unwritten("a plan, refused", before)
 
     def unwritten(self, what: str, before: dict[str, bytes]) -> None:
         """`BreachError` when any key of the queue is not as it was."""

@@ -9,8 +9,9 @@ from echomq.conformance.desk import FAR_MS, Desk
 from echomq.conformance.scenario import scenario
 from echomq.conformance.scenarios.flows import family
 from echomq.conformance.scenarios.operator import bury
-from echomq.protocol import admin, admission, jobs, lanes, repeat, workers
+from echomq.protocol import admin, admission, flows, jobs, lanes, repeat, workers
 from echomq.protocol.audit import audit
+from echomq.protocol.flows import Node
 
 _JOB = "job:JOB[0-9A-Za-z]{11}"
 _REGISTRY = re.compile(
@@ -78,6 +79,22 @@ def _audit(desk: Desk) -> None:
     desk.raw("ZREM", desk.keys.schedule, twice)
     desk.raw("HSET", desk.row_key(wrong), "state", "pending")
     desk.expect("named in the end", desk.run(audit(desk.queue)), ())
+
+
+@scenario("audit_held", "The audit names a held parent that waits for more children than there are, in any queue.")
+def _audit_held(desk: Desk) -> None:
+    other = desk.neighbour()
+    (near, far), parent = (desk.mint(), other.mint()), desk.mint()
+    children = (Node(desk.queue, near, b"c"), Node(other.queue, far, b"c"))
+    desk.run(flows.add(Node(desk.queue, parent, b"p", children)))
+    desk.expect("the breaches of a sound flow", desk.run(audit(desk.queue)), ())
+    other.claim()
+    other.run(jobs.complete(other.queue, far, 1))
+    desk.expect("the breaches while a signal is on its way", desk.run(audit(desk.queue)), ())
+    other.raw("DEL", other.keys.outbox)
+    desk.expect("who waits for a lost one", [breach.subject for breach in desk.run(audit(desk.queue))], [parent])
+    desk.run(admin.remove_job(desk.queue, parent))
+    desk.expect("the breaches without it", desk.run(audit(desk.queue)), ())
 
 
 @scenario("registry", "No verb writes a key that the registry does not name, nor any without the queue's hash tag.")

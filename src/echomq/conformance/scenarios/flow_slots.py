@@ -5,7 +5,8 @@ from __future__ import annotations
 from echomq.conformance.desk import Desk
 from echomq.conformance.scenario import BreachError, scenario
 from echomq.conformance.scenarios.flows import die, finish
-from echomq.protocol import flows, jobs
+from echomq.protocol import admin, flows, jobs
+from echomq.protocol.audit import audit
 from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.flows import Node, OnDeath
 from echomq.protocol.replies import Admission, Completion
@@ -97,6 +98,45 @@ def _flow_cross_readd(desk: Desk) -> None:
     desk.expect("the verdicts", verdicts, {parent: old, a: old, b: new})
     desk.expect("the parent's count", desk.run(flows.outstanding(desk.queue, parent)), 1)
     finish(other, b)
+    _pump(other)
+    desk.stands(parent, "pending", "pending")
+
+
+@scenario(
+    "flow_cross_stranger",
+    "A flow across queues of which an id is another job's is refused before anything is written.",
+)
+def _flow_cross_stranger(desk: Desk) -> None:
+    other = desk.neighbour()
+    taken, free = other.job(), other.mint()
+    root = Node(desk.queue, desk.mint(), b"p", (Node(other.queue, free, b"c"), Node(other.queue, taken, b"c")))
+    before = other.dump()
+    desk.refused_plan(flows.add(root), f"EMQSTATE flow add {taken} not of this flow")
+    other.unwritten("a flow that names another's job", before)
+
+
+@scenario(
+    "flow_late_stranger",
+    "An id that another job takes while a flow is added leaves the parent held; adding again, once it is free, goes on.",
+)
+def _flow_late_stranger(desk: Desk) -> None:
+    other, parent = desk.neighbour(), desk.mint()
+    a, b = other.mint_many(2)
+    flow = Node(desk.queue, parent, b"p", (Node(other.queue, a, b"c"), Node(other.queue, b, b"c")))
+    plan = flows.add(flow)
+    call = next(plan)
+    while call.subject != a or call.verb != "flow add":
+        call = plan.send(desk.run(call))
+    other.run(jobs.enqueue(other.queue, b, b"another"))
+    other.refused(call, f"EMQSTATE flow add {b} not of this flow")
+    plan.close()
+    desk.stands(parent, "awaiting_children", "")
+    desk.expect("what the audit names", [breach.subject for breach in desk.run(audit(desk.queue))], [parent])
+    other.run(admin.remove_job(other.queue, b))
+    desk.run(flows.add(flow))
+    desk.expect("what it names then", desk.run(audit(desk.queue)), ())
+    for child in (a, b):
+        finish(other, child)
     _pump(other)
     desk.stands(parent, "pending", "pending")
 

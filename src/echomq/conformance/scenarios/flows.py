@@ -154,6 +154,35 @@ def _flow_readd(desk: Desk) -> None:
     desk.unwritten("adding a finished flow again", before)
 
 
+@scenario(
+    "flow_stranger",
+    "A node whose id another job has, alone or of another flow, is refused before anything is written, and names it.",
+)
+def _flow_stranger(desk: Desk) -> None:
+    alone, middle = desk.job(), desk.job()
+    other, (foreign,) = family(desk)
+    for taken in (alone, foreign, other):
+        leaves = (Node(desk.queue, desk.mint(), b"c"), Node(desk.queue, taken, b"c"))
+        low = Node(desk.queue, desk.mint(), b"m", leaves)
+        desk.refused_plan(
+            flows.add(Node(desk.queue, desk.mint(), b"p", (low,))), f"EMQSTATE flow add {taken} not of this flow"
+        )
+    root = Node(desk.queue, middle, b"p", (Node(desk.queue, desk.mint(), b"c"),))
+    desk.refused_plan(flows.add(root), f"EMQSTATE flow add {middle} not a parent")
+
+
+@scenario("flow_readd_taken", "Adding a flow again is safe where a recorded child's id has become another job's.")
+def _flow_readd_taken(desk: Desk) -> None:
+    parent, a, b = desk.mint_many(3)
+    flow = Node(desk.queue, parent, b"p", (Node(desk.queue, a, b"a"), Node(desk.queue, b, b"b")))
+    desk.run(flows.add(flow))
+    finish(desk, a)
+    desk.run(jobs.enqueue(desk.queue, a, b"another"))
+    before = desk.dump()
+    desk.expect("the verdicts", set(desk.run(flows.add(flow)).values()), {Admission.DUPLICATE})
+    desk.unwritten("adding a flow again", before)
+
+
 @scenario("flow_guard", "A finished parent's subkeys stay one day by TTL, as guards against redelivery.")
 def _flow_guard(desk: Desk) -> None:
     parent, (child,) = family(desk)
