@@ -22,7 +22,7 @@ FIRST_LINE = re.compile(r"#!lua( flags=[a-z,-]+)?")
 GROWS = {
     *("cron_fire", "cron_put", "cron_run"),
     *("admit", "enqueue", "enqueue_lane", "enqueue_many", "fire", "flow_add", "register", "schedule", "upsert"),
-    *("add_log", "update_data"),
+    *("add_log", "update_data", "pay"),
 }
 
 

@@ -35,6 +35,7 @@ _OF_QUEUE: list[tuple[str, str, bool]] = [
     ("(repeat|cron)", "zset", False),
     ("(repeat|cron):.+", "hash", False),
     ("flow:(outbox|rejected)", "list", False),
+    ("owed", "list", False),
     ("stream:.+", "stream", False),
     ("lanes", "hash", False),
     ("turn", "string", False),

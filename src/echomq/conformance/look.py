@@ -11,7 +11,7 @@ from echomq.protocol.keys import keys
 OF_QUEUE = (
     *("pending", "active", "schedule", "dead", "ring", "paused", "glimit", "gactive", "gweight", "lanes", "wake"),
     *("meta", "limiter", "turn", "metrics:completed", "metrics:failed", "metrics:completed:data"),
-    *("metrics:failed:data", "repeat", "cron", "flow:outbox", "flow:rejected", "workers", "workers:info"),
+    *("metrics:failed:data", "repeat", "cron", "flow:outbox", "flow:rejected", "owed", "workers", "workers:info"),
 )
 """Every key of a queue whose name is fixed (protocol §2)."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from echomq.protocol.call import Arg, Call, Reply
 from echomq.protocol.checks import check_job, error_of, integer, milliseconds, moment, payload_of, span, token_of
 from echomq.protocol.errors import InvalidInputError, ServerError, from_reply
+from echomq.protocol.follow import Follow, words
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import (
     Admission,
@@ -218,18 +219,25 @@ class Finished:
 
 
 def complete(
-    queue: str, job_id: str, token: Token, *, result: bytes | str = b"", result_ttl_ms: int = 0
+    queue: str,
+    job_id: str,
+    token: Token,
+    *,
+    result: bytes | str = b"",
+    result_ttl_ms: int = 0,
+    then: Follow | None = None,
 ) -> Call[Completion]:
     """Retires a job: its row is deleted. `StaleTokenError` when it was claimed again since.
 
     `result` goes to its parent, and is kept as the job's own for `result_ttl_ms`: until then its id is a duplicate.
+    `then` is admitted in the same step, if this one is retired.
     """
     k = keys(queue)
     _, text, *rest = Finished(job_id, token, result, result_ttl_ms).words()
     return Call(
         "complete",
         (k.active, k.job(job_id)),
-        (job_id, text, k.base, *rest),
+        (job_id, text, k.base, *rest, *words(then)),
         _completed,
         _COMPLETE,
         subject=job_id,
@@ -276,11 +284,22 @@ def _retried(reply: Reply) -> Retried:
     return Retried(as_text(reply))
 
 
-def retry(queue: str, job_id: str, token: Token, *, delay_ms: int, max_attempts: int, error: str) -> Call[Retried]:
+def retry(
+    queue: str,
+    job_id: str,
+    token: Token,
+    *,
+    delay_ms: int,
+    max_attempts: int,
+    error: str,
+    then: Follow | None = None,
+    at_death: Follow | None = None,
+) -> Call[Retried]:
     """Settles a failure: `error` is kept, and the job runs again after `delay_ms`, or is buried.
 
     It is buried when its attempts count has reached `max_attempts`: give the token itself to bury it now, the token
-    + 1 to let it run again whatever it has spent (protocol §3).
+    + 1 to let it run again whatever it has spent (protocol §3). `then` is admitted in the same step, and so is
+    `at_death` if it is buried, in the place of what its envelope says is to follow.
     """
     k = keys(queue)
     text = token_of(token)
@@ -294,6 +313,7 @@ def retry(queue: str, job_id: str, token: Token, *, delay_ms: int, max_attempts:
             integer("max_attempts", max_attempts, least=0),
             error_of(error),
             k.base,
+            *words(then, at_death),
         ),
         _retried,
         _RETRY,

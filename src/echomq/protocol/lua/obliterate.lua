@@ -56,7 +56,7 @@ end
 if left <= 0 then return 1 end
 for _, name in ipairs({
   'ring', 'paused', 'glimit', 'gactive', 'gweight', 'lanes', 'wake', 'limiter', 'turn', 'workers', 'workers:info',
-  'flow:outbox', 'flow:rejected', 'metrics:completed', 'metrics:failed', 'metrics:completed:data',
+  'flow:outbox', 'flow:rejected', 'owed', 'metrics:completed', 'metrics:failed', 'metrics:completed:data',
   'metrics:failed:data',
 }) do
   redis.call('DEL', base .. name)

@@ -2,21 +2,26 @@
 -- retry: a failed attempt goes back to the schedule, or to the morgue (protocol §3, §5).
 -- KEYS[1] -> active   KEYS[2] -> schedule   KEYS[3] -> dead   KEYS[4] -> row
 -- ARGV[1] -> id   ARGV[2] -> token   ARGV[3] -> delay ms   ARGV[4] -> max   ARGV[5] -> error   ARGV[6] -> base
+-- ARGV[7] -> id of a job that follows the failure   ARGV[8] -> its payload   ARGV[9], ARGV[10] -> of one that follows
+--   the death; these four optional, an empty id for none
 -- returns scheduled (attempts < max) or dead; EMQSTALE job gone; EMQSTALE retry token mismatch;
---   EMQSTATE retry not active; ERR arity, ERR for a delay or max that is no integer
+--   EMQSTATE retry not active; ERR arity, ERR for a delay or max that is no integer; EMQKIND for one that follows
 -- @include shape
 -- @include place
 -- @include sound
 -- @include bury
 -- @include natural
 -- @include ceiling
-local wrong = misshapen('retry', 4, 6)
+-- @include follow
+local wrong = misshapen('retry', 4, #ARGV == 10 and 10 or 6)
 if wrong then return wrong end
 local delay, max = natural(ARGV[3]), natural(ARGV[4])
 if not delay or now + delay > LAST then
   return redis.error_reply('ERR retry delay must be a non-negative integer')
 end
 if not max then return redis.error_reply('ERR retry max must be a non-negative integer') end
+local refused = not_to_follow(7, 9)
+if refused then return refused end
 local id = ARGV[1]
 local row = fields(id, 'attempts', 'group', 'failures')
 if not row then
@@ -37,8 +42,10 @@ if again then
   redis.call('HSET', KEYS[4], 'state', 'scheduled', 'last_error', ARGV[5])
   redis.call('ZADD', KEYS[2], now + delay, id)
 else
-  bury(id, ARGV[5])
+  bury(id, ARGV[5], (ARGV[9] or '') ~= '')
+  follow(ARGV[9], ARGV[10])
 end
+follow(ARGV[7], ARGV[8])
 if place == 'active' then wake_freed(1, opened) end
 if not again then return 'dead' end
 wake_if_first(id)
