@@ -18,7 +18,6 @@ import echomq
 COMMANDS: Final = {
     "worker": "worker",
     "server": "server",
-    "module": "module",
     "demo": "demo",
     "conformance": "conformance",
     "queues": "ops_queues",
@@ -36,6 +35,7 @@ COMMANDS: Final = {
     "drain": "ops_control",
     "obliterate": "ops_control",
     "set": "ops_control",
+    "module": "module",
 }
 """The commands, each with the module of `echomq.cli` that adds it by `register(app)`, and imports what it needs when it
 runs."""

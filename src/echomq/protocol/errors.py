@@ -149,6 +149,8 @@ def from_reply(text: str, *, verb: str, subject: str = "", token: str = "") -> S
     where = f"{verb} {subject}".strip()
     held = f" (token {token})" if token else ""
     advice = next((a for words, a in _ADVICE.items() if text.endswith(words)), "")
+    if text.startswith("ERR unknown command 'EMQ."):
+        advice = "the server has lost its native module: connect with wire='auto' or wire=4, or load it again"
     if kind is ServerFullError:
         advice = "the server is at maxmemory: let workers drain, or give it more memory"
     tail = f"; {advice}" if advice else ""
