@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Final, Unpack
+from typing import Final, Unpack, cast
 
 from echomq.app.times import Span, duration, first_ms, span_ms
 from echomq.identity.errors import InvalidInputError
@@ -78,14 +78,17 @@ class Cancelled(Instruction):
         super().__init__(reason)
 
 
-Again: Final = Retry
-"""`Retry` beside the outcome of that name."""
-
 Cancel: Final = Cancelled
 """`Cancelled` as an order: a job raises it by itself, and catches it by either name."""
 
 
-def _reason(what: str, reason: str) -> str:
+def asked_again(error: BaseException) -> Retry | None:
+    """`error`, when it asks for another attempt; whatever its class does when it is looked at."""
+    return cast("Retry", error) if issubclass(type(error), Retry) else None
+
+
+def _reason(what: str, reason: object) -> str:
     if not isinstance(reason, str):
-        raise InvalidInputError(f"the reason of {what} must be str, not {type(reason).__name__}: {reason!r:.200}")
+        hint = "; write after=timedelta(...)" if isinstance(reason, timedelta) else ""
+        raise InvalidInputError(f"the reason of {what} must be str, not {type(reason).__name__}: {reason!r:.200}{hint}")
     return reason

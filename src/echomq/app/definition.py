@@ -81,9 +81,9 @@ class JobOptions:
 
     def retries(self, error: BaseException) -> bool:
         """Whether a failure is worth another attempt."""
-        if self.discard_on and isinstance(error, self.discard_on):
-            return False
-        return not self.retry_on or isinstance(error, self.retry_on)
+        # By its type: an error may have its own idea of its `__class__`.
+        kind = type(error)
+        return not issubclass(kind, self.discard_on) and (not self.retry_on or issubclass(kind, self.retry_on))
 
 
 class JobDecorator:
