@@ -49,8 +49,9 @@ def due_in_ms(mq: EchoMQ, queue: str) -> float:
     """How long until the next run, on the server's clock."""
     conn = mq.connection()
     seconds, micros = conn.execute("TIME")
-    ((_, score),) = [conn.execute("ZRANGE", f"emq:{{{queue}}}:schedule", 0, -1, "WITHSCORES")]
-    return float(score) - (int(seconds) * 1_000 + int(micros) // 1_000)
+    key = f"emq:{{{queue}}}:schedule"
+    (job_id,) = conn.execute("ZRANGE", key, 0, -1)
+    return float(conn.execute("ZSCORE", key, job_id)) - (int(seconds) * 1_000 + int(micros) // 1_000)
 
 
 def raising(error: BaseException) -> Callable[[], object]:
