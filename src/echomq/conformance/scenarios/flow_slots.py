@@ -117,7 +117,7 @@ def _flow_cross_stranger(desk: Desk) -> None:
 
 @scenario(
     "flow_late_stranger",
-    "An id that another job takes while a flow is added leaves the parent held; adding again, once it is free, goes on.",
+    "An id that another job takes while a flow is added leaves the parent held; once it is free, adding goes on.",
 )
 def _flow_late_stranger(desk: Desk) -> None:
     other, parent = desk.neighbour(), desk.mint()
