@@ -29,7 +29,7 @@ KEEP_LINES: Final = 1_000
 class JobContext:
     """A job while it runs. It may be handed to threads of the job's own, and be used from there."""
 
-    __slots__ = ("_begun_with", "_claimed", "_envelope", "_mq", "_started", "_state", "_token", "queue")
+    __slots__ = ("_begun_with", "_claimed", "_envelope", "_limit_ms", "_mq", "_started", "_state", "_token", "queue")
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class JobContext:
         self._envelope = envelope
         self._token = token
         self._started: datetime | None = None
+        self._limit_ms: int | None = None
 
     def __repr__(self) -> str:
         return f"<running job {self.id} {self.name} attempt {self.attempt}>"
@@ -96,10 +97,10 @@ class JobContext:
 
         A coroutine is ended then. A plain function cannot be: it has to look.
         """
-        if self._envelope.timeout_ms is None or self._started is None:
+        if self._limit_ms is None or self._started is None:
             return None
         try:
-            return self._started + timedelta(milliseconds=self._envelope.timeout_ms)
+            return self._started + timedelta(milliseconds=self._limit_ms)
         except OverflowError:
             return datetime.max.replace(tzinfo=UTC)
 
@@ -138,9 +139,10 @@ class JobContext:
         """`log`, awaited."""
         await self._mq.arun(admin.add_log(self.queue, self.id, line, keep=keep))
 
-    def enter(self) -> None:
+    def enter(self, timeout_ms: int | None) -> None:
         """Makes it the current job of the task or thread that calls this, and begins its time. For the worker."""
-        if self._envelope.timeout_ms is not None:
+        self._limit_ms = timeout_ms
+        if timeout_ms is not None:
             self._started = datetime.now(UTC)
         _current.set(self)
 

@@ -12,28 +12,44 @@ from typing import Any, Final
 from echomq.app.around import Around
 from echomq.app.aside import Aside
 from echomq.app.context import JobContext
-from echomq.app.control import Cancelled, Snooze
+from echomq.app.control import Cancelled, Discard, Snooze, asked_again
 from echomq.app.envelope import Envelope, decode
 from echomq.app.errors import EnvelopeError
 from echomq.app.job import JobFunction
 from echomq.app.lifecycle import Lifecycle
 from echomq.app.middleware import Layer
 from echomq.app.patience import Patience, nearest
+from echomq.app.pool import CellDiedError, CellUnavailableError, Pool
 from echomq.app.text import cut
 from echomq.identity.minter import wall_clock_ms
 from echomq.protocol.backoff import delay_ms
 from echomq.protocol.replies import Claimed
 from echomq.runtime.cancel import LOST, JobCancelledError, current
-from echomq.runtime.outcome import DONE, RELEASED, Bury, Later, Outcome, Retry, failure_text, traceback_of
+from echomq.runtime.outcome import (
+    DONE,
+    RELEASED,
+    Bury,
+    Lapsed,
+    Later,
+    Outcome,
+    Retry,
+    brief,
+    failure_text,
+    traceback_of,
+)
 from echomq.runtime.runner import InThread, is_awaitable
 
 log: Final = logging.getLogger("echomq.worker")
+
+_UNWIND_S: Final = 1.0
+"""How long a coroutine in a process of its own may take to end once its time is over, before that is killed."""
 
 
 class Dispatch:
     """The handler of a worker's consumers: `route` is called on the loop and never blocks it.
 
-    `life` has what the worker has begun with, `layers` the hooks around every job.
+    `life` has what the worker has begun with, `layers` the hooks around every job. `alone`: this is a cell, which runs
+    one job for a worker that knows when its time is over.
     """
 
     def __init__(
@@ -42,11 +58,16 @@ class Dispatch:
         patience: Patience,
         life: Lifecycle | None = None,
         layers: list[Layer] | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
         self._jobs = jobs
         self._patience = patience
         self._life = life or Lifecycle()
         self._layers = layers or []
+        self._alone = alone
+        self.pool: Pool | None = None
+        """Processes for jobs that are to have one, and for those that have lapsed before."""
         self.aside = Aside()
         self.in_threads = set[Run]()
         """Calls of plain functions that have not returned."""
@@ -60,6 +81,8 @@ class Dispatch:
                 return self._unknown(claimed, envelope.job)
             if envelope.expires_ms is not None and wall_clock_ms() > envelope.expires_ms:
                 return Bury(f"expired: it was not to start after {envelope.expires_ms} (Unix ms)")
+            if self.pool is not None and (claimed.stalled or job.defaults.process):
+                return self._elsewhere(self.pool, queue, claimed, job, envelope)
             args, kwargs = job.arguments.incoming(envelope.args, envelope.kwargs)
         except EnvelopeError as error:
             return Bury(str(error))
@@ -71,7 +94,30 @@ class Dispatch:
             return run.awaited(args, kwargs)
         # The context of the loop at this moment, as `asyncio.to_thread` would hand it on.
         here = copy_context()
-        return InThread(lambda: here.run(self._call, run, args, kwargs))
+        return InThread(
+            lambda: here.run(self._call, run, args, kwargs), None if self._alone else run.timeout_ms, run.outlasted
+        )
+
+    async def _elsewhere(
+        self, pool: Pool, queue: str, claimed: Claimed, job: JobFunction[..., Any], envelope: Envelope
+    ) -> Outcome:
+        """The outcome of a job that runs in another process."""
+        run = Run(claimed, job, envelope, JobContext(job.mq, queue, claimed, envelope, current.get(None)), None)
+        limit_s = None if run.timeout_ms is None else run.timeout_ms / 1_000
+        if limit_s is not None and job.is_coroutine:
+            limit_s += _UNWIND_S
+        try:
+            return await pool.run(queue, claimed, fresh=claimed.stalled > 0, limit_s=limit_s)
+        except CellDiedError as error:
+            return Lapsed(str(error))
+        except TimeoutError:
+            return run.killed()
+        except CellUnavailableError as error:
+            wait_ms = self._patience.wait_ms(claimed.id, claimed.attempts)
+            if wait_ms is None:
+                return Bury(str(error))
+            log.error("%s %s: %s; again in %d ms", claimed.id, job.name, error, wait_ms)
+            return Later(wait_ms, yield_time=True)
 
     def _call(self, run: Run, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         self.in_threads.add(run)
@@ -109,15 +155,34 @@ class Run:
         self._envelope = envelope
         self._started = time.perf_counter()
 
+    @property
+    def timeout_ms(self) -> int | None:
+        """How long it may take: what it was sent with, or else what its job says."""
+        sent = self._envelope.timeout_ms
+        return self._job.defaults.timeout_ms if sent is None else sent
+
+    def outlasted(self) -> Outcome:
+        """Its function is in a thread, and its time is over."""
+        return self._failed(
+            TimeoutError(
+                f"not done after {self.timeout_ms} ms; its function still runs in its thread, which nothing can stop "
+                "(process=True can)"
+            )
+        )
+
+    def killed(self) -> Outcome:
+        """Its time was over, and so its process was ended."""
+        return self._failed(TimeoutError(f"not done after {self.timeout_ms} ms; its process was killed"))
+
     async def awaited(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Outcome:
-        """Calls a coroutine function and awaits it, within `timeout_ms` if the envelope has one."""
+        """Calls a coroutine function and awaits it, within `timeout_ms` if it has one."""
         function, around = self._job.function, self._around
         return await self._await(function(*args, **kwargs) if around is None else around.call(function, args, kwargs))
 
     def called(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Calls a plain function. What it gives to be awaited is handed back to the loop, to be awaited there."""
         self._started = time.perf_counter()
-        self._context.enter()
+        self._context.enter(self.timeout_ms)
         if self._around is not None:
             return self._called_within(self._around, args, kwargs)
         try:
@@ -138,8 +203,8 @@ class Run:
         return outcome
 
     async def _await(self, work: Any) -> Outcome:
-        self._context.enter()
-        timeout_ms = self._envelope.timeout_ms
+        self._context.enter(self.timeout_ms)
+        timeout_ms = self.timeout_ms
         limit: asyncio.Timeout | None = None
         try:
             if timeout_ms is None:
@@ -186,15 +251,23 @@ class Run:
         if (trace := traceback_of(error)) is not None:
             # The first frame is ours, and says nothing.
             BaseException.with_traceback(error, trace.tb_next)
-        wait_ms = 0 if failures >= most else self._backoff_ms(failures)
+        again = asked_again(error)
+        if again is None and not self._job.defaults.retries(error):
+            most = failures
+        wait_ms = None if again is None else again.delay_ms
+        if wait_ms is None:
+            wait_ms = 0 if failures >= most else self._backoff_ms(failures)
         # The error itself is logged by the consumer, with the server's verdict.
         log.info("%s failed, %s", self._who(), self._took())
-        return Retry(failure_text(error), delay_ms=wait_ms, max_attempts=most)
+        return Retry(failure_text(error if again is None else again.about), delay_ms=wait_ms, max_attempts=most)
 
     def _instruction(self, error: BaseException) -> Outcome | None:
         if isinstance(error, Snooze):
             log.info("%s snoozes for %d ms, %s", self._who(), error.delay_ms, self._took())
             return Later(error.delay_ms)
+        if isinstance(error, Discard):
+            log.info("%s is discarded: %s, %s", self._who(), brief(error.reason), self._took())
+            return Bury(f"discarded: {error.reason}")
         if isinstance(error, Cancelled | JobCancelledError):
             log.info("%s ends, cancelled, %s", self._who(), self._took())
             return self._cancelled(error)

@@ -6,19 +6,22 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
-from importlib.util import find_spec
-from typing import Final
+from typing import Any, Final
 
+from echomq.app.address import Address, address_of
 from echomq.app.dispatch import Dispatch
 from echomq.app.echomq import EchoMQ
 from echomq.app.lifecycle import Lifecycle
-from echomq.app.patience import PATIENCE_S, Patience, nearest
+from echomq.app.patience import PATIENCE_S, Patience
+from echomq.app.pool import Cell, Pool
+from echomq.app.process import LAST_WORDS_S, complete, end_process, new_runner
+from echomq.app.recycle import had_enough
+from echomq.app.shares import Order, Queues, shares_of
 from echomq.app.times import first_ms, span_ms
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.checks import integer
@@ -35,36 +38,51 @@ CONCURRENCY: Final = 10
 MAX_CONCURRENCY: Final = 100_000
 GRACE: Final = timedelta(seconds=30)
 PATIENCE: Final = timedelta(seconds=PATIENCE_S)
-_LAST_WORDS_S: Final = 2.0
+_FOREVER_MS: Final = 10 * 365 * 86_400_000
 
 
 class Worker:
     """Runs the jobs of `mq` until it is told to stop: coroutines on its event loop, plain functions in threads.
 
     `queues`: those of the app's jobs unless given. `concurrency`: how many jobs run at once, over all queues; while
-    several queues have work, each gets its share. `burst`: end when nothing can be claimed in any queue and nothing is
-    in hand; what is scheduled for later is not waited for. `grace`: how long running jobs may go on once it is told to
-    stop; then they are handed back, with no attempt spent. `events`: publish what happens to each job, for
-    `echomq.events`. `unknown_patience`: how long a job that this worker does not know waits for one that does.
+    several queues have work, each gets its share, the same one or by weights, as in `queues={"mail": 3, "slow": 1}`;
+    with `order="strict"` a queue is served only while those before it have nothing to claim. `burst`: end when nothing
+    can be claimed in any queue and nothing is in hand; what is scheduled for later is not waited for. `grace`: how long
+    running jobs may go on once it is told to stop; then they are handed back, with no attempt spent. `events`: publish
+    what happens to each job, for `echomq.events`. `unknown_patience`: how long a job that this worker does not know
+    waits for one that does.
 
-    A job that is cancelled while it runs is interrupted when it is a coroutine; a plain function has to look
-    (`current_job().raise_if_cancelled()`).
+    `max_jobs`, `max_rss` (bytes): after so many jobs, or when this process has so much memory, it claims no more, ends
+    what it has in hand, however long that takes, and stops; `worn` then says why. A `Supervisor` replaces it. `pool`:
+    how many processes there are for jobs with `process=True`, as many as processors unless given; and how many jobs
+    whose lease has lapsed before run at once, each alone in a fresh process. `address`: where such a process finds
+    the app; a global of a module is found by itself.
+
+    A job that is cancelled while it runs is interrupted when it is a coroutine, and killed when it has a process; a
+    plain function has to look (`current_job().raise_if_cancelled()`).
     """
 
     def __init__(
         self,
         mq: EchoMQ,
         *,
-        queues: Iterable[str] | None = None,
+        queues: Queues | None = None,
+        order: Order = "shares",
         concurrency: int = CONCURRENCY,
         burst: bool = False,
         grace: timedelta = GRACE,
         events: bool = False,
         lease: timedelta = timedelta(milliseconds=LEASE_MS),
         unknown_patience: timedelta = PATIENCE,
+        max_jobs: int | None = None,
+        max_rss: int | None = None,
+        pool: int | None = None,
+        address: Address | None = None,
     ) -> None:
         self._mq = mq
-        self._queues = _queues(mq, queues)
+        self._shares = shares_of(mq, queues, order)
+        self._queues = tuple(self._shares)
+        self._strict = order == "strict"
         self._concurrency = integer("concurrency", concurrency, least=1, most=MAX_CONCURRENCY)
         self._burst = burst
         self._events = events or mq.events
@@ -73,7 +91,20 @@ class Worker:
         patience_s = first_ms("unknown_patience", unknown_patience) / 1_000
         self._life = Lifecycle()
         self._dispatch = Dispatch(mq.names, Patience(patience_s), self._life, mq.layers.around)
+        self._max_jobs = None if max_jobs is None else integer("max_jobs", max_jobs, least=1)
+        self._max_rss = None if max_rss is None else integer("max_rss", max_rss, least=1)
+        slots = min(os.cpu_count() or 1, self._concurrency) if pool is None else pool
+        self._pool_size = integer("pool", slots, least=1, most=MAX_CONCURRENCY)
+        self._address = address
+        self.supervised = False
+        """A supervisor says when to stop, and when to stop at once; a signal, however often it comes, only stops."""
+        self.on_serving: Callable[[], None] = _nothing
+        """Called on its loop when it begins to serve."""
+        self.worn: str | None = None
+        """Why it has stopped to be replaced by a fresh process; None while it has not."""
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._consumers: list[Consumer] = []
+        self._ending: list[asyncio.Future[None]] = []
         self._cut_short = False
         self._stopping: asyncio.Event | None = None
         self._at_once: asyncio.Event | None = None
@@ -99,6 +130,17 @@ class Worker:
             self._at_once.set()
         self._stopping.set()
 
+    def stop_soon(self, *, at_once: bool = False) -> bool:
+        """`stop`, once or twice, from any thread. False when it does not serve yet, or no longer."""
+        loop = self._loop
+        if loop is None:
+            return False
+        try:
+            loop.call_soon_threadsafe(self._told, at_once)
+        except RuntimeError:
+            return False
+        return True
+
     async def serve(self) -> None:
         """Serves until `stop`, or until a burst is over; told to stop while it still connects, it returns at once.
 
@@ -110,12 +152,16 @@ class Worker:
             # Also refuses here what a job would otherwise fail with.
             self._life.needs(job.arguments.needs.values())
         self._stopping, self._at_once = asyncio.Event(), asyncio.Event()
+        self._loop, self.worn = asyncio.get_running_loop(), None
+        address = self._address or address_of(self._mq)
+        self._check_processes(address)
         async with AsyncExitStack() as stack:
-            self._cut_short = not await self._opened(stack, self._stopping, self._at_once)
+            self._cut_short = not await self._opened(stack, self._stopping, address)
             if self._cut_short:
                 log.info("it was told to stop while it was connecting")
                 return
             log.info("serving %s: %d jobs, %d at once", ", ".join(self._queues), len(self._mq.jobs), self._concurrency)
+            self.on_serving()
             await self._until_told(self._stopping)
 
     def run(self) -> None:
@@ -127,20 +173,20 @@ class Worker:
         the thread that waits for an embedded server would go on. Raises what `serve` raises.
         """
         # Not in `with`: leaving it waits for every thread.
-        runner = asyncio.Runner(loop_factory=_loop_factory())
+        runner = new_runner()
         try:
-            runner.run(self._serve_with_signals())
+            complete(runner, self._serve_with_signals(), lambda: self._stopping is not None)
         except BaseException:
             runner.close()
             raise
         handed_back = any(consumer.tally.released for consumer in self._consumers)
         if self._dispatch.in_threads or handed_back or self._cut_short:
-            _end_process()
+            end_process()
         runner.close()
 
-    async def _opened(self, stack: AsyncExitStack, stopping: asyncio.Event, at_once: asyncio.Event) -> bool:
+    async def _opened(self, stack: AsyncExitStack, stopping: asyncio.Event, address: Address | None) -> bool:
         """Opens everything, to be closed by `stack`; False when it was told to stop before that was done."""
-        opening = asyncio.ensure_future(self._open(stack, at_once))
+        opening = asyncio.ensure_future(self._open(stack, address))
         told = asyncio.ensure_future(stopping.wait())
         try:
             done, _ = await asyncio.wait({opening, told}, return_when=asyncio.FIRST_COMPLETED)
@@ -148,25 +194,31 @@ class Worker:
             told.cancel()
             opening.cancel()
             # No longer: a thread that starts an embedded server cannot be told.
-            await asyncio.wait({opening, told}, timeout=_LAST_WORDS_S)
+            await asyncio.wait({opening, told}, timeout=LAST_WORDS_S)
         if opening in done:
             opening.result()
         return opening in done
 
-    async def _open(self, stack: AsyncExitStack, at_once: asyncio.Event) -> None:
+    async def _open(self, stack: AsyncExitStack, address: Address | None) -> None:
         keeper = LeaseKeeper(self._mq.dial())
         await keeper.start()
         stack.push_async_callback(keeper.stop)
         stack.callback(self._dispatch.aside.close)
         stack.push_async_callback(self._life.stop)
         await self._life.start(self._mq.life)
-        who, budget = identity(self._queues), Budget(self._concurrency)
-        self._consumers = [self._consumer(queue, keeper, who, budget) for queue in self._queues]
-        stack.push_async_callback(self._drain, at_once)
+        if address is not None:
+            pool = self._dispatch.pool = Pool(address, self._pool_size, self._is_worn)
+            stack.push_async_callback(pool.close)
+        self._budget = Budget(self._concurrency, most=self._max_jobs, strict=self._strict)
+        # A queue that is alone has all the slots anyway.
+        shared = self._budget if len(self._queues) > 1 or self._max_jobs is not None else None
+        who = identity(self._queues)
+        self._consumers = [self._consumer(queue, keeper, who, shared) for queue in self._queues]
+        stack.push_async_callback(self._drain)
         for consumer in self._consumers:
             await consumer.start()
 
-    def _consumer(self, queue: str, keeper: LeaseKeeper, who: Identity, budget: Budget) -> Consumer:
+    def _consumer(self, queue: str, keeper: LeaseKeeper, who: Identity, budget: Budget | None) -> Consumer:
         return Consumer(
             self._mq.dial(),
             queue,
@@ -175,8 +227,8 @@ class Worker:
             lease_ms=self._lease_ms,
             keeper=keeper,
             who=who,
-            # A queue that is alone has all the slots anyway.
-            budget=budget if len(self._queues) > 1 else None,
+            budget=budget,
+            weight=self._shares[queue],
             events=self._events,
             interrupt=True,
         )
@@ -188,17 +240,44 @@ class Worker:
                 loop.add_signal_handler(number, self._signalled, number)
         await self.serve()
 
+    def _check_processes(self, address: Address | None) -> None:
+        if address is not None:
+            return
+        for job in self._mq.jobs.values():
+            if job.defaults.process and job.queue in self._queues:
+                raise InvalidInputError(
+                    f"job {job.name!r} is to run in a process of its own, which finds an EchoMQ only as a global of "
+                    "a module: give this one a name there, or leave process=True out"
+                )
+
+    def _is_worn(self, cell: Cell) -> bool:
+        jobs, rss = self._max_jobs, self._max_rss
+        return (jobs is not None and cell.jobs >= jobs) or (rss is not None and cell.rss > rss)
+
     def _signalled(self, number: int) -> None:
         name = signal.Signals(number).name
-        if self._stopping is not None and self._stopping.is_set():
+        told = self._stopping is not None and self._stopping.is_set()
+        if told and self.supervised:
+            return
+        if told:
             log.warning("%s again: running jobs are handed back at once", name)
         else:
             log.info("%s: no more claims; running jobs have %g s to end", name, self._grace_ms / 1_000)
         self.stop()
 
+    def _told(self, at_once: bool) -> None:
+        if self._stopping is None or self._at_once is None:
+            return
+        self._stopping.set()
+        if at_once:
+            self._at_once.set()
+
     async def _until_told(self, stopping: asyncio.Event) -> None:
-        told = asyncio.ensure_future(stopping.wait())
-        watched = {told} if not self._burst else {told, asyncio.ensure_future(self._until_empty())}
+        watched: set[asyncio.Task[Any]] = {asyncio.ensure_future(stopping.wait())}
+        if self._burst:
+            watched.add(asyncio.ensure_future(self._until_empty()))
+        if self._max_jobs is not None or self._max_rss is not None:
+            watched.add(asyncio.ensure_future(self._until_worn()))
         try:
             done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -207,6 +286,10 @@ class Worker:
             for task in watched:
                 task.cancel()
             await asyncio.wait(watched)
+
+    async def _until_worn(self) -> None:
+        self.worn = await had_enough(self._budget, self._max_rss)
+        log.info("%s: it ends what it has in hand, to be replaced", self.worn)
 
     async def _until_empty(self) -> None:
         """A whole round of claims that brings nothing, begun when nothing was in hand that could add a job."""
@@ -226,58 +309,29 @@ class Worker:
     def _claimed(self) -> int:
         return sum(consumer.tally.claimed for consumer in self._consumers)
 
-    async def _drain(self, at_once: asyncio.Event) -> None:
-        ending = [asyncio.ensure_future(each.stop(self._grace_ms)) for each in self._consumers]
-        hurrying = asyncio.ensure_future(self._hurry(at_once))
+    async def _drain(self) -> None:
+        stopping, at_once = self._stopping, self._at_once
+        assert stopping is not None
+        assert at_once is not None
+        grace_ms = self._grace_ms if self.worn is None or stopping.is_set() else _FOREVER_MS
+        ending = [asyncio.ensure_future(each.stop(grace_ms)) for each in self._consumers]
+        hurrying = asyncio.ensure_future(self._hurry(stopping, at_once))
         await asyncio.wait(ending)
         hurrying.cancel()
         await asyncio.wait([hurrying])
         for each in ending:
             each.result()
 
-    async def _hurry(self, at_once: asyncio.Event) -> None:
+    async def _hurry(self, stopping: asyncio.Event, at_once: asyncio.Event) -> None:
+        if self.worn is not None:
+            await stopping.wait()
+            self._ending = [asyncio.ensure_future(each.stop(self._grace_ms)) for each in self._consumers]
         await at_once.wait()
+        if self._dispatch.pool is not None:
+            # Before they are handed back, so that none of them runs beside its next run.
+            self._dispatch.pool.kill()
         await asyncio.gather(*(each.stop(0) for each in self._consumers))
 
 
-def _queues(mq: EchoMQ, wanted: Iterable[str] | None) -> tuple[str, ...]:
-    known = mq.queues
-    if not mq.jobs:
-        raise InvalidInputError("this EchoMQ has no jobs yet: decorate a function with @mq.job")
-    if wanted is None:
-        return known
-    if isinstance(wanted, str):
-        raise InvalidInputError(f"queues must be a list of names, not a text; write queues=[{wanted!r:.200}]")
-    queues = tuple(dict.fromkeys(wanted))
-    for queue in queues:
-        if not isinstance(queue, str):
-            raise InvalidInputError(f"queues must be a list of names, not of {type(queue).__name__}: {queue!r:.200}")
-        if mq.queue_name(queue) not in known:
-            raise InvalidInputError(f"no job is in queue {queue!r}; there are jobs in {nearest(queue, known)}")
-    if not queues:
-        raise InvalidInputError("a worker needs one queue or more")
-    return tuple(dict.fromkeys(map(mq.queue_name, queues)))
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    if find_spec("uvloop") is None:
-        return None
-    import uvloop
-
-    return uvloop.new_event_loop
-
-
-def _end_process() -> None:
-    """Ends the process with code 0, whatever its streams are: closed, broken, full or held by a thread that hangs."""
-    try:
-        last_words = threading.Thread(target=_flush, daemon=True)
-        last_words.start()
-        last_words.join(_LAST_WORDS_S)
-    finally:
-        os._exit(0)
-
-
-def _flush() -> None:
-    for flush in (logging.shutdown, *(stream.flush for stream in (sys.stdout, sys.stderr) if stream is not None)):
-        with suppress(Exception):
-            flush()
+def _nothing() -> None:
+    pass
