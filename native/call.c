@@ -1,4 +1,4 @@
-/* What is checked before anything is read: the queue, its keys, the kind, the due (protocol §5). */
+/* What is checked before anything is read: the queue, the kind, the due (protocol §5). */
 #include <string.h>
 
 #include "emq.h"
@@ -15,15 +15,6 @@ bool emq_queue(struct queue *queue, RedisModuleCtx *ctx, const RedisModuleString
     queue->base.at = key.at;
     queue->base.length = (size_t)(end - key.at) + 2;
     return queue->base.length <= key.length && end[1] == ':';
-}
-
-bool emq_is_key(const struct queue *queue, const RedisModuleString *key, const char *part, struct text id) {
-    struct text given = emq_text(key);
-    size_t length = strlen(part);
-    if (given.length != queue->base.length + length + id.length) return false;
-    return memcmp(given.at, queue->base.at, queue->base.length) == 0 &&
-           memcmp(given.at + queue->base.length, part, length) == 0 &&
-           memcmp(given.at + queue->base.length + length, id.at, id.length) == 0;
 }
 
 bool emq_is_job(struct text id) {

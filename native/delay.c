@@ -24,56 +24,71 @@ static struct row read_row(const struct queue *queue, RedisModuleString *key) {
     return row;
 }
 
-static const char *refusal(const struct queue *queue, RedisModuleString **argv, const struct row *row) {
-    bool active_fits = emq_fits(queue, argv[3], REDISMODULE_KEYTYPE_ZSET);
+/* The keys and arguments of one call. */
+struct delay {
+    RedisModuleString *row, *active, *schedule, *id, *token;
+    long long due;
+};
+
+static const char *refusal(const struct queue *queue, const struct delay *call, const struct row *row) {
+    bool active_fits = emq_fits(queue, call->active, REDISMODULE_KEYTYPE_ZSET);
     if (!row->lives) return active_fits ? "EMQSTALE job gone" : EMQ_WRONGTYPE;
-    if (!row->attempts || !emq_same(emq_text(row->attempts), emq_text(argv[6])))
+    if (!row->attempts || !emq_same(emq_text(row->attempts), emq_text(call->token)))
         return "EMQSTALE delay token mismatch";
     if (!active_fits) return EMQ_WRONGTYPE;
-    if (!emq_member(queue, argv[3], argv[5])) return "EMQSTATE delay not active";
-    if (!emq_fits(queue, argv[4], REDISMODULE_KEYTYPE_ZSET)) return EMQ_WRONGTYPE;
+    if (!emq_member(queue, call->active, call->id)) return "EMQSTATE delay not active";
+    if (!emq_fits(queue, call->schedule, REDISMODULE_KEYTYPE_ZSET)) return EMQ_WRONGTYPE;
     return row->grouped ? "EMQSTATE delay lane not native" : NULL;
 }
 
-static void move(const struct queue *queue, RedisModuleString **argv, long long due) {
-    RedisModuleString *row = argv[2], *active = argv[3], *schedule = argv[4], *id = argv[5];
-    RedisModuleString *lock = emq_key(queue, "job:", emq_text(id), ":lock");
-    emq_done(RedisModule_Call(queue->ctx, "ZREM", "!ss", active, id));
-    emq_done(RedisModule_Call(queue->ctx, "DEL", "!s", lock));
-    emq_done(RedisModule_Call(queue->ctx, "HDEL", "!sc", row, "lock"));
-    emq_done(RedisModule_Call(queue->ctx, "HSET", "!scc", row, "state", "scheduled"));
-    emq_done(RedisModule_Call(queue->ctx, "ZADD", "!sls", schedule, due, id));
+static void move(const struct queue *queue, const struct delay *call) {
+    RedisModuleCtx *ctx = queue->ctx;
+    RedisModuleString *lock = emq_key(queue, "job:", emq_text(call->id), ":lock");
+    emq_done(RedisModule_Call(ctx, "ZREM", "!ss", call->active, call->id));
+    emq_done(RedisModule_Call(ctx, "DEL", "!s", lock));
+    emq_done(RedisModule_Call(ctx, "HDEL", "!sc", call->row, "lock"));
+    emq_done(RedisModule_Call(ctx, "HSET", "!scc", call->row, "state", "scheduled"));
+    emq_done(RedisModule_Call(ctx, "ZADD", "!sls", call->schedule, call->due, call->id));
     emq_free(queue, lock);
+}
+
+static void delay(const struct queue *queue, const struct delay *call) {
+    struct row row = read_row(queue, call->row);
+    const char *wrong = refusal(queue, call, &row);
+    if (!wrong) {
+        move(queue, call);
+        emq_wake_freed(queue, 1);
+        emq_wake_if_first(queue, call->schedule, call->id);
+        RedisModule_ReplyWithLongLong(queue->ctx, 1);
+    } else {
+        /* An id in hand without a row is a ghost. */
+        if (!row.lives && emq_member(queue, call->active, call->id))
+            emq_done(RedisModule_Call(queue->ctx, "ZREM", "!ss", call->active, call->id));
+        RedisModule_ReplyWithError(queue->ctx, wrong);
+    }
+    if (row.attempts) emq_free(queue, row.attempts);
 }
 
 int emq_delay(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (argc != 9) return RedisModule_WrongArity(ctx);
-    RedisModuleString *active = argv[3], *schedule = argv[4], *id = argv[5];
-    struct text name = emq_text(id);
     if (!emq_same(emq_text(argv[1]), emq_word("3"))) return RedisModule_ReplyWithError(ctx, EMQ_KEYS(VERB, "3"));
     struct queue queue;
     if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE);
-    if (!emq_is_key(&queue, argv[2], "job:", name) || !emq_is_key(&queue, active, "active", emq_word("")) ||
-        !emq_is_key(&queue, schedule, "schedule", emq_word("")))
-        return RedisModule_ReplyWithError(ctx, "ERR " VERB " keys must be the row of the id, active and schedule");
     long long due;
     switch (emq_due(&due, argv[7], argv[8])) {
         case EMQ_DUE_MODE: return RedisModule_ReplyWithError(ctx, EMQ_MODE(VERB));
         case EMQ_DUE_VALUE: return RedisModule_ReplyWithError(ctx, EMQ_DUE(VERB));
         case EMQ_DUE_SOUND: break;
     }
+    struct text name = emq_text(argv[5]);
     if (!emq_is_job(name)) return RedisModule_ReplyWithError(ctx, EMQ_NOT_A_JOB);
-    struct row row = read_row(&queue, argv[2]);
-    const char *wrong = refusal(&queue, argv, &row);
-    if (!wrong) {
-        move(&queue, argv, due);
-        emq_wake_freed(&queue, 1);
-        emq_wake_if_first(&queue, schedule, id);
-        RedisModule_ReplyWithLongLong(ctx, 1);
-    } else {
-        if (!row.lives && emq_member(&queue, active, id)) emq_done(RedisModule_Call(ctx, "ZREM", "!ss", active, id));
-        RedisModule_ReplyWithError(ctx, wrong);
-    }
-    if (row.attempts) emq_free(&queue, row.attempts);
+    struct delay call = {.id = argv[5], .token = argv[6], .due = due};
+    call.row = emq_key_given(&queue, argv[2], "job:", name);
+    call.active = emq_key_given(&queue, argv[3], "active", EMQ_NOTHING);
+    call.schedule = emq_key_given(&queue, argv[4], "schedule", EMQ_NOTHING);
+    delay(&queue, &call);
+    emq_free(&queue, call.row);
+    emq_free(&queue, call.active);
+    emq_free(&queue, call.schedule);
     return REDISMODULE_OK;
 }

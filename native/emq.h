@@ -31,19 +31,21 @@ struct queue {
 /* text.c */
 struct text emq_text(const RedisModuleString *string);
 struct text emq_word(const char *word);
+extern const struct text EMQ_NOTHING;
 bool emq_same(struct text one, struct text other);
 /* The number that a canonical decimal from 0 to 2^53 - 1 says, or -1. */
 long long emq_natural(struct text text);
 
 /* call.c: what is checked before anything is read. */
 bool emq_queue(struct queue *queue, RedisModuleCtx *ctx, const RedisModuleString *first_key);
-bool emq_is_key(const struct queue *queue, const RedisModuleString *key, const char *part, struct text id);
 bool emq_is_job(struct text id);
 enum emq_due { EMQ_DUE_SOUND, EMQ_DUE_MODE, EMQ_DUE_VALUE };
 /* The run-at that `in|at value` means. */
 enum emq_due emq_due(long long *run_at_ms, const RedisModuleString *mode, const RedisModuleString *value);
 
-/* keys.c: `base part id tail`, to be freed with emq_free. */
+/* keys.c: `base part id tail`, to be freed with emq_free. A command goes by its first key's queue and its id alone, as
+ * the scripts do: `given`, the key that a caller names for it, is only taken when it is the same. */
+RedisModuleString *emq_key_given(const struct queue *queue, RedisModuleString *given, const char *part, struct text id);
 RedisModuleString *emq_key(const struct queue *queue, const char *part, struct text id, const char *tail);
 RedisModuleString *emq_key_named(const struct queue *queue, const char *name);
 void emq_free(const struct queue *queue, RedisModuleString *string);

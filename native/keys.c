@@ -21,9 +21,22 @@ RedisModuleString *emq_key(const struct queue *queue, const char *part, struct t
     return key;
 }
 
+static bool is_key(const struct queue *queue, const RedisModuleString *key, const char *part, struct text id) {
+    struct text given = emq_text(key);
+    size_t length = strlen(part);
+    if (given.length != queue->base.length + length + id.length) return false;
+    return memcmp(given.at, queue->base.at, queue->base.length) == 0 &&
+           memcmp(given.at + queue->base.length, part, length) == 0 &&
+           memcmp(given.at + queue->base.length + length, id.at, id.length) == 0;
+}
+
+RedisModuleString *emq_key_given(const struct queue *queue, RedisModuleString *given, const char *part, struct text id) {
+    if (!is_key(queue, given, part, id)) return emq_key(queue, part, id, "");
+    return RedisModule_HoldString(queue->ctx, given);
+}
+
 RedisModuleString *emq_key_named(const struct queue *queue, const char *name) {
-    struct text none = {"", 0};
-    return emq_key(queue, name, none, "");
+    return emq_key(queue, name, EMQ_NOTHING, "");
 }
 
 void emq_free(const struct queue *queue, RedisModuleString *string) { RedisModule_FreeString(queue->ctx, string); }

@@ -141,6 +141,7 @@ typedef struct {
     F(RedisModuleString *, CreateString, (RedisModuleCtx *, const char *, size_t))                                   \
     F(RedisModuleString *, CreateStringFromLongLong, (RedisModuleCtx *, long long))                                  \
     F(void, FreeString, (RedisModuleCtx *, RedisModuleString *))                                                     \
+    F(RedisModuleString *, HoldString, (RedisModuleCtx *, RedisModuleString *))                                      \
     F(const char *, StringPtrLen, (const RedisModuleString *, size_t *))                                             \
     F(int, KeyExists, (RedisModuleCtx *, RedisModuleString *))                                                       \
     F(RedisModuleKey *, OpenKey, (RedisModuleCtx *, RedisModuleString *, int))                                       \

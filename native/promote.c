@@ -76,33 +76,40 @@ static void move(const struct queue *queue, RedisModuleString *schedule, RedisMo
     emq_free(queue, zero);
 }
 
-int emq_promote(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
-    if (argc != 6) return RedisModule_WrongArity(ctx);
-    RedisModuleString *schedule = argv[2], *pending = argv[3];
-    if (!emq_same(emq_text(argv[1]), emq_word("2"))) return RedisModule_ReplyWithError(ctx, EMQ_KEYS(VERB, "2"));
-    struct queue queue;
-    if (!emq_queue(&queue, ctx, schedule)) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE);
-    if (!emq_is_key(&queue, schedule, "schedule", emq_word("")) || !emq_is_key(&queue, pending, "pending", emq_word("")))
-        return RedisModule_ReplyWithError(ctx, "ERR " VERB " keys must be schedule and pending");
-    long long most = emq_natural(emq_text(argv[5]));
-    if (most < 1) return RedisModule_ReplyWithError(ctx, "ERR " VERB " batch must be a positive integer");
-    if (!emq_fits(&queue, schedule, REDISMODULE_KEYTYPE_ZSET) || !emq_fits(&queue, pending, REDISMODULE_KEYTYPE_ZSET))
-        return RedisModule_ReplyWithError(ctx, EMQ_WRONGTYPE);
+static void promote(const struct queue *queue, RedisModuleString *schedule, RedisModuleString *pending, long long most) {
+    if (!emq_fits(queue, schedule, REDISMODULE_KEYTYPE_ZSET) || !emq_fits(queue, pending, REDISMODULE_KEYTYPE_ZSET)) {
+        RedisModule_ReplyWithError(queue->ctx, EMQ_WRONGTYPE);
+        return;
+    }
     struct batch batch = {NULL, NULL, 0, 0, 0, false};
-    read_due(&queue, schedule, most, &batch);
-    read_rows(&queue, &batch);
+    read_due(queue, schedule, most, &batch);
+    read_rows(queue, &batch);
     if (batch.grouped) {
-        RedisModule_ReplyWithError(ctx, "EMQSTATE promote lane not native");
+        RedisModule_ReplyWithError(queue->ctx, "EMQSTATE promote lane not native");
     } else {
-        if (batch.count) move(&queue, schedule, pending, &batch);
-        emq_wake(&queue, (long long)batch.flat);
-        RedisModule_ReplyWithLongLong(ctx, (long long)batch.count);
+        move(queue, schedule, pending, &batch);
+        emq_wake(queue, (long long)batch.flat);
+        RedisModule_ReplyWithLongLong(queue->ctx, (long long)batch.count);
     }
     for (size_t i = 0; i < batch.count; i++) {
-        emq_free(&queue, batch.ids[i]);
-        if (batch.rows[i]) emq_free(&queue, batch.rows[i]);
+        emq_free(queue, batch.ids[i]);
+        if (batch.rows[i]) emq_free(queue, batch.rows[i]);
     }
     RedisModule_Free(batch.ids);
     RedisModule_Free(batch.rows);
+}
+
+int emq_promote(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
+    if (argc != 6) return RedisModule_WrongArity(ctx);
+    if (!emq_same(emq_text(argv[1]), emq_word("2"))) return RedisModule_ReplyWithError(ctx, EMQ_KEYS(VERB, "2"));
+    struct queue queue;
+    if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE);
+    long long most = emq_natural(emq_text(argv[5]));
+    if (most < 1) return RedisModule_ReplyWithError(ctx, "ERR " VERB " batch must be a positive integer");
+    RedisModuleString *schedule = emq_key_given(&queue, argv[2], "schedule", EMQ_NOTHING);
+    RedisModuleString *pending = emq_key_given(&queue, argv[3], "pending", EMQ_NOTHING);
+    promote(&queue, schedule, pending, most);
+    emq_free(&queue, schedule);
+    emq_free(&queue, pending);
     return REDISMODULE_OK;
 }

@@ -13,26 +13,37 @@ static bool known(const struct queue *queue, RedisModuleString *row, struct text
     return lives;
 }
 
+static int admit(const struct queue *queue, RedisModuleString **argv, long long due) {
+    struct text name = emq_text(argv[4]);
+    RedisModuleString *row = emq_key_given(queue, argv[2], "job:", name), *id = argv[4];
+    RedisModuleString *schedule = emq_key_given(queue, argv[3], "schedule", EMQ_NOTHING);
+    if (known(queue, row, name)) {
+        RedisModule_ReplyWithLongLong(queue->ctx, 0);
+    } else if (!emq_fits(queue, schedule, REDISMODULE_KEYTYPE_ZSET)) {
+        RedisModule_ReplyWithError(queue->ctx, EMQ_WRONGTYPE);
+    } else {
+        emq_done(RedisModule_Call(queue->ctx, "ZADD", "!sls", schedule, due, id));
+        emq_done(RedisModule_Call(queue->ctx, "HSET", "!scccccs", row, "state", "scheduled", "attempts", "0", "payload",
+                                  argv[5]));
+        emq_wake_if_first(queue, schedule, id);
+        RedisModule_ReplyWithLongLong(queue->ctx, 1);
+    }
+    emq_free(queue, row);
+    emq_free(queue, schedule);
+    return REDISMODULE_OK;
+}
+
 int emq_schedule(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (argc != 8) return RedisModule_WrongArity(ctx);
-    RedisModuleString *row = argv[2], *schedule = argv[3], *id = argv[4], *payload = argv[5];
-    struct text name = emq_text(id);
     if (!emq_same(emq_text(argv[1]), emq_word("2"))) return RedisModule_ReplyWithError(ctx, EMQ_KEYS(VERB, "2"));
     struct queue queue;
-    if (!emq_queue(&queue, ctx, row)) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE);
-    if (!emq_is_key(&queue, row, "job:", name) || !emq_is_key(&queue, schedule, "schedule", emq_word("")))
-        return RedisModule_ReplyWithError(ctx, "ERR " VERB " keys must be the row of the id and schedule");
+    if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE);
     long long due;
     switch (emq_due(&due, argv[6], argv[7])) {
         case EMQ_DUE_MODE: return RedisModule_ReplyWithError(ctx, EMQ_MODE(VERB));
         case EMQ_DUE_VALUE: return RedisModule_ReplyWithError(ctx, EMQ_DUE(VERB));
         case EMQ_DUE_SOUND: break;
     }
-    if (!emq_is_job(name)) return RedisModule_ReplyWithError(ctx, EMQ_NOT_A_JOB);
-    if (known(&queue, row, name)) return RedisModule_ReplyWithLongLong(ctx, 0);
-    if (!emq_fits(&queue, schedule, REDISMODULE_KEYTYPE_ZSET)) return RedisModule_ReplyWithError(ctx, EMQ_WRONGTYPE);
-    emq_done(RedisModule_Call(ctx, "ZADD", "!sls", schedule, due, id));
-    emq_done(RedisModule_Call(ctx, "HSET", "!scccccs", row, "state", "scheduled", "attempts", "0", "payload", payload));
-    emq_wake_if_first(&queue, schedule, id);
-    return RedisModule_ReplyWithLongLong(ctx, 1);
+    if (!emq_is_job(emq_text(argv[4]))) return RedisModule_ReplyWithError(ctx, EMQ_NOT_A_JOB);
+    return admit(&queue, argv, due);
 }

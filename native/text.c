@@ -3,6 +3,8 @@
 
 #include "emq.h"
 
+const struct text EMQ_NOTHING = {"", 0};
+
 struct text emq_text(const RedisModuleString *string) {
     struct text text;
     text.at = RedisModule_StringPtrLen(string, &text.length);
