@@ -44,14 +44,14 @@ BREAKS = [
         ("delay",),
         r"if group then hand_freed\(group\) end",
         "",
-        {"delay", "slot_freed"},
+        {"delay", "slot_freed", "left_to_script"},
     ),
     Break(
         "promote leads a grouped job to its lane",
         ("promote",),
         r"if row and row\[1\] then",
         "if false then",
-        {"schedule_lane", "back_to_lane"},
+        {"schedule_lane", "back_to_lane", "left_to_script"},
     ),
     Break(
         "promote drops a ghost",

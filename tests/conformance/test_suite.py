@@ -16,6 +16,8 @@ from echomq.identity.errors import InvalidInputError
 from echomq.protocol import jobs
 from echomq.protocol.call import Plan
 from echomq.protocol.errors import NativeMissingError, WireError
+from echomq.protocol.scripts import twins
+from echomq.wire import Wire
 from support.raw import RawClient
 from support.registry import all_keys
 from support.servers import Server
@@ -48,6 +50,17 @@ def test_every_scenario_is_kept_by_this_server(bench: Bench) -> None:
     skipped = {result.name for result in results if result.status is Status.SKIP}
     assert skipped == (set() if bench.knows("HPEXPIRE") else {"native_lock_field", "native_lock_refuses"})
     assert sum(result.seconds for result in results) < 30
+
+
+@pytest.mark.parametrize("wire", [6, "auto"])
+def test_every_scenario_is_kept_on_wire_6(start_server: Callable[..., Server], wire: Wire) -> None:
+    server = start_server(module=True)
+    with Bench(server.url, wire=wire) as bench:
+        assert bench.wire == 6
+        results = list(run(bench, every()))
+        stats = str(bench.conn.execute("INFO", "commandstats"))
+    assert failed(results) == {}
+    assert all(f"cmdstat_{script.native.lower()}:" in stats for script in twins())
 
 
 def test_the_named_scenarios_are_there() -> None:

@@ -1,4 +1,7 @@
-"""Runs the protocol's calls on a raw client, without any connector, and sets scenes up with plain commands."""
+"""Runs the protocol's calls on a raw client, without any connector, and sets scenes up with plain commands.
+
+With `$ECHOMQ_TEST_WIRE=6` as native commands, and as the scripts to which these leave a call.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from echomq.protocol.errors import ServerError, from_reply
 from echomq.protocol.keys import Keys, keys
 from support.invariants import Snapshot, snapshot
 from support.raw import RawClient, ReplyError
+from support.servers import wire_6
 
 T = TypeVar("T")
 
@@ -40,8 +44,12 @@ class Runner:
 
     def reply(self, call: Call[Any]) -> Any:
         """What the server answers to a call, undecoded; an error is returned, not raised."""
-        self.client.send(*call.words())
+        words = call.native_words() if wire_6() else call.words()
+        self.client.send(*words)
         reply = self.client.receive()
+        if words[0] != "EVALSHA" and isinstance(reply, ReplyError) and str(reply).endswith(" not native"):
+            self.client.send(*call.words())
+            reply = self.client.receive()
         if isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT") and call.script:
             self.client.execute("SCRIPT", "LOAD", call.script.source)
             self.client.send(*call.words())

@@ -24,6 +24,7 @@ FAMILIES: Final = (
     "refusals",
     "locks",
     "time",
+    "native",
     "stalled",
     "lanes",
     "lane_books",

@@ -1,0 +1,106 @@
+"""Scripts and their native twins (protocol §5): what travels on which wire, and what a command leaves to its script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from echomq.conformance.desk import FAR_MS, PAST, Desk
+from echomq.conformance.scenario import LackError, scenario
+from echomq.protocol import admission, jobs
+from echomq.protocol.call import Arg, Call
+from echomq.protocol.errors import ServerError
+from echomq.protocol.replies import Rescheduling
+from echomq.protocol.scripts import twins
+
+
+def _counts(desk: Desk) -> dict[str, int]:
+    """How often the server has run each command, for whomever."""
+    counts: dict[str, int] = {}
+    for line in desk.raw("INFO", "commandstats").decode("utf-8", "replace").splitlines():
+        name, colon, stats = line.removeprefix("cmdstat_").partition(":calls=")
+        if colon:
+            counts[name] = int(stats.partition(",")[0])
+    if not counts:
+        raise LackError("this server does not count its commands (INFO commandstats)")
+    return counts
+
+
+@scenario("wire_spoken", "A verb with a native twin travels as the command on wire 6, and as its script on wire 4.")
+def _wire_spoken(desk: Desk) -> None:
+    native = desk.bench.wire == 6
+    for script in twins():
+        name = script.native.lower()
+        if native and not desk.bench.knows(name):
+            continue
+        call = _simple(desk, script.name)
+        counted = name if native else "evalsha"
+        before = _counts(desk)
+        desk.outcome(call)
+        desk.expect(
+            f"calls of {counted} for {script.name}", _counts(desk).get(counted, 0) > before.get(counted, 0), True
+        )
+
+
+def _simple(desk: Desk, name: str) -> Call[Any]:
+    """A call of that script that the server takes, whatever it answers."""
+    job_id = desk.mint()
+    match name:
+        case "schedule":
+            return jobs.enqueue_in(desk.queue, job_id, b"p", delay_ms=FAR_MS)
+        case "reschedule":
+            return jobs.reschedule(desk.queue, job_id, at_ms=5)
+        case "promote":
+            return jobs.promote(desk.queue)
+        case "delay":
+            return jobs.delay(desk.queue, job_id, 1, at_ms=5)
+        case "enqueue":
+            return jobs.enqueue(desk.queue, job_id, b"p")
+        case "enqueue_many":
+            return jobs.enqueue_many(desk.queue, [(job_id, b"p")])
+        case "claim":
+            return jobs.claim(desk.queue)
+        case "complete":
+            return jobs.complete(desk.queue, job_id, 1)
+        case _:
+            return jobs.complete_many(desk.queue, [(job_id, 1)])
+
+
+def _refusal(desk: Desk, *words: Arg) -> str:
+    """What the server says to a raw command that it refuses, having written nothing."""
+    before = desk.dump()
+    try:
+        reply = str(desk.raw(*words))
+    except ServerError as error:
+        reply = error.reply
+    desk.unwritten(f"{words[0]}, refused", before)
+    return reply
+
+
+@scenario(
+    "left_to_script", "What a native command leaves to its script is done by it, and the caller does not see that."
+)
+def _left_to_script(desk: Desk) -> None:
+    group, job_id = desk.lane("left"), desk.mint()
+    desk.run(admission.admit(desk.queue, job_id, b"p", at_ms=PAST, group=group))
+    flat = desk.later()
+    desk.fall_due(flat)
+    if desk.bench.wire == 6:
+        said = _refusal(desk, "EMQ.PROMOTE", 2, desk.keys.schedule, desk.keys.pending, desk.keys.base, 10)
+        desk.expect("EMQ.PROMOTE", said, "EMQSTATE promote lane not native")
+    desk.expect("promoted", desk.run(jobs.promote(desk.queue)), 2)
+    desk.stands(job_id, "pending", "lane")
+    desk.stands(flat, "pending", "pending")
+    desk.expect("the ring", desk.ring(), [group])
+    held = [desk.claim(), desk.claim()]
+    (grouped,) = (job for job in held if job.group)
+    if desk.bench.wire == 6:
+        keys = (desk.row_key(job_id), desk.keys.active, desk.keys.schedule)
+        said = _refusal(desk, "EMQ.DELAY", 3, *keys, job_id, grouped.token, "in", FAR_MS)
+        desk.expect("EMQ.DELAY", said, "EMQSTATE delay lane not native")
+    desk.run(jobs.delay(desk.queue, job_id, grouped.token, delay_ms=FAR_MS))
+    desk.stands(job_id, "scheduled", "schedule")
+    desk.expect("gactive", desk.hash(desk.keys.gactive), {})
+    desk.expect("to an instant", desk.run(jobs.reschedule(desk.queue, job_id, at_ms=PAST)), Rescheduling.MOVED)
+    many = [jobs.promote(desk.queue), jobs.promote(desk.queue)]
+    desk.expect("promoted in one flight", desk.bench.conn.run_many(many), [1, 0])
+    desk.stands(job_id, "pending", "lane")
