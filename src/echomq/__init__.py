@@ -13,12 +13,14 @@ __all__ = [
     "Cancel",
     "Cancellation",
     "Cancelled",
+    "Codec",
     "Dedup",
     "Depends",
     "Discard",
     "EchoMQ",
     "EchoMQError",
     "Exponential",
+    "Failure",
     "Fixed",
     "InvalidInputError",
     "Jitter",
@@ -30,6 +32,7 @@ __all__ = [
     "Sending",
     "Snooze",
     "State",
+    "Success",
     "Worker",
     "aconnect",
     "admin",
@@ -64,10 +67,12 @@ if TYPE_CHECKING:
         telemetry,
         workers,
     )
+    from echomq.app.codec import Codec
     from echomq.app.context import JobContext, current_job
     from echomq.app.control import Cancel, Cancelled, Discard, Retry, Snooze
     from echomq.app.depends import Depends
     from echomq.app.echomq import EchoMQ
+    from echomq.app.follow import Failure, Success
     from echomq.app.handles import Job
     from echomq.app.lanes import Lane
     from echomq.app.middleware import Middleware, Sending
@@ -84,12 +89,14 @@ else:
         "Cancel": "echomq.app.control",
         "Cancellation": "echomq.protocol.admin",
         "Cancelled": "echomq.app.control",
+        "Codec": "echomq.app.codec",
         "Dedup": "echomq.app.options",
         "Discard": "echomq.app.control",
         "Depends": "echomq.app.depends",
         "EchoMQ": "echomq.app.echomq",
         "EchoMQError": "echomq.identity.errors",
         "Exponential": "echomq.protocol.backoff",
+        "Failure": "echomq.app.follow",
         "Fixed": "echomq.protocol.backoff",
         "InvalidInputError": "echomq.identity.errors",
         "Jitter": "echomq.protocol.backoff",
@@ -101,6 +108,7 @@ else:
         "Retry": "echomq.app.control",
         "Snooze": "echomq.app.control",
         "State": "echomq.protocol.replies",
+        "Success": "echomq.app.follow",
         "Worker": "echomq.app.worker",
         "aconnect": "echomq.wire",
         "connect": "echomq.wire",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypedDict, TypeVar, cast, overload
 
 from echomq.app.control import Instruction
+from echomq.app.declared import Declared, ScheduleWord, check_arguments, declared
 from echomq.app.errors import JobDefinitionError
+from echomq.app.follow import NONE as NO_FOLLOWERS
+from echomq.app.follow import Followers, Named, followers
 from echomq.app.naming import job_name
 from echomq.app.options import PLAIN, Options
-from echomq.app.times import limit_ms
+from echomq.app.times import first_ms, limit_ms
 from echomq.protocol.backoff import Fixed, Policy, check_policy
 from echomq.protocol.checks import integer, name_of
 
@@ -28,6 +31,8 @@ Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 
 MAX_ATTEMPTS: Final = 3
 BACKOFF: Final = Fixed(1_000)
+RESULT_TTL: Final = timedelta(hours=1)
+RESULT_TTL_MS: Final = first_ms("result_ttl", RESULT_TTL)
 
 
 class JobWords(TypedDict, total=False):
@@ -51,12 +56,22 @@ class JobWords(TypedDict, total=False):
     """Failures that are never tried again, and go straight to the morgue."""
     timeout: timedelta | None
     """How long one run may take, unless it was sent with another."""
+    result_ttl: timedelta
+    """How long what it returns is kept for `job.result()`: an hour unless given; zero: not at all."""
     process: bool | None
     """Run it, a plain function, in a process beside the worker's: one that can be killed, and does no harm."""
     expires: timedelta | None
     """It does not start later than this after the instant that it is sent for, unless it is sent with another."""
     meta: Mapping[str, object] | None
     """A mapping that travels with it, unless it is sent with another."""
+    schedule: ScheduleWord | None
+    """`Every(hours=1)`, `Cron("30 2 * * *", tz="Europe/Berlin")`, or a list of these: registered at worker start."""
+    on_success: Named
+    """A job, or its name, that follows each completion: it gets a `Success`."""
+    on_failure: Named
+    """A job, or its name, that follows each attempt that has failed: it gets a `Failure`."""
+    on_dead: Named
+    """A job, or its name, that follows a burial, whatever its cause: it gets a `Failure`."""
 
 
 _WORDS: Final = tuple(JobWords.__annotations__)
@@ -72,12 +87,16 @@ class JobOptions:
     backoff: Policy = BACKOFF
     aliases: tuple[str, ...] = ()
     timeout_ms: int | None = None
+    result_ttl_ms: int = RESULT_TTL_MS
     process: bool = False
     retry_on: tuple[type[BaseException], ...] = ()
     """Empty: every failure is tried again."""
     discard_on: tuple[type[BaseException], ...] = ()
     sends: Options = PLAIN
     """What every send of it begins with."""
+    schedules: tuple[Declared, ...] = ()
+    """What it recurs by, as its code declares it."""
+    follows: Followers = NO_FOLLOWERS
 
     def retries(self, error: BaseException) -> bool:
         """Whether a failure is worth another attempt."""
@@ -97,6 +116,7 @@ class JobDecorator:
         self._mq = mq
         self._name = None if (name := words.get("name")) is None else name_of("the name of a job", name)
         self._options = _options(mq, words)
+        self._follow = words.get("on_success"), words.get("on_failure"), words.get("on_dead")
 
     # A coroutine function is also a function that returns some R; the first overload that fits is the right one.
     @overload
@@ -110,9 +130,14 @@ class JobDecorator:
     def __call__(self, function: Callable[..., Any], /) -> JobFunction[..., Any]:
         """The job."""
         # Imported when used: a job's class needs to know what is defined here.
-        from echomq.app.job import job_of
+        from echomq.app.job import check_function, job_of
 
-        job = job_of(self._mq, function, self._options, self._name)
+        check_function(function)
+        name = self._name or name_for(function)
+        check_arguments(name, function, self._options.schedules)
+        follows = followers(name, *self._follow)
+        options = replace(self._options, follows=follows, sends=self._options.sends.followed(follows.on_dead))
+        job = job_of(self._mq, function, options, name)
         if self._options.process and job.is_coroutine:
             raise JobDefinitionError(f"job {job.name!r} is a coroutine: process=True is for plain functions")
         self._mq.add(job)
@@ -146,7 +171,9 @@ def _options(mq: EchoMQ, words: JobWords) -> JobOptions:
         backoff=check_policy(words.get("backoff", BACKOFF)),
         aliases=_aliases(words.get("aliases")),
         timeout_ms=None if timeout is None else limit_ms("timeout", timeout),
+        result_ttl_ms=first_ms("result_ttl", words.get("result_ttl", RESULT_TTL)),
         process=_flag("process", words.get("process")),
+        schedules=declared(words.get("schedule")),
         retry_on=retry_on,
         discard_on=discard_on,
         sends=PLAIN.chosen({"lane": words.get("lane"), "expires": words.get("expires"), "meta": words.get("meta")}),

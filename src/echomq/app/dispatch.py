@@ -7,19 +7,22 @@ import logging
 import time
 from collections.abc import Awaitable, Mapping
 from contextvars import copy_context
+from functools import lru_cache
 from typing import Any, Final
 
 from echomq.app.around import Around
 from echomq.app.aside import Aside
+from echomq.app.codec import missing
 from echomq.app.context import JobContext
 from echomq.app.control import Cancelled, Discard, Snooze, asked_again
-from echomq.app.envelope import Envelope, decode
+from echomq.app.envelope import Envelope, decode, opened
 from echomq.app.errors import EnvelopeError
 from echomq.app.job import JobFunction
 from echomq.app.lifecycle import Lifecycle
 from echomq.app.middleware import Layer
 from echomq.app.patience import Patience, nearest
 from echomq.app.pool import CellDiedError, CellUnavailableError, Pool
+from echomq.app.succession import Succession
 from echomq.app.text import cut
 from echomq.identity.minter import wall_clock_ms
 from echomq.protocol.backoff import delay_ms
@@ -29,6 +32,7 @@ from echomq.runtime.outcome import (
     DONE,
     RELEASED,
     Bury,
+    Done,
     Lapsed,
     Later,
     Outcome,
@@ -43,6 +47,12 @@ log: Final = logging.getLogger("echomq.worker")
 
 _UNWIND_S: Final = 1.0
 """How long a coroutine in a process of its own may take to end once its time is over, before that is killed."""
+
+
+@lru_cache(maxsize=1_024)
+def _nothing(ttl_ms: int) -> Done:
+    """The outcome of a job that has returned None."""
+    return Done(b"", ttl_ms) if ttl_ms else DONE
 
 
 class Dispatch:
@@ -66,6 +76,7 @@ class Dispatch:
         self._life = life or Lifecycle()
         self._layers = layers or []
         self._alone = alone
+        self.succession = Succession(jobs)
         self.pool: Pool | None = None
         """Processes for jobs that are to have one, and for those that have lapsed before."""
         self.aside = Aside()
@@ -83,13 +94,17 @@ class Dispatch:
                 return Bury(f"expired: it was not to start after {envelope.expires_ms} (Unix ms)")
             if self.pool is not None and (claimed.stalled or job.defaults.process):
                 return self._elsewhere(self.pool, queue, claimed, job, envelope)
+            if envelope.codec is not None:
+                if (codec := job.mq.codecs.get(envelope.codec)) is None:
+                    return self._patient(claimed, missing(envelope.codec, job.mq.codecs))
+                envelope = opened(envelope, codec)
             args, kwargs = job.arguments.incoming(envelope.args, envelope.kwargs)
         except EnvelopeError as error:
             return Bury(str(error))
         context = JobContext(job.mq, queue, claimed, envelope, current.get(None), self._life.state)
         needs = job.arguments.needs
         around = Around(context, self._layers, needs, self._life.values, self.aside) if self._layers or needs else None
-        run = Run(claimed, job, envelope, context, around)
+        run = self._run(claimed, job, envelope, context, around)
         if job.is_coroutine:
             return run.awaited(args, kwargs)
         # The context of the loop at this moment, as `asyncio.to_thread` would hand it on.
@@ -102,12 +117,13 @@ class Dispatch:
         self, pool: Pool, queue: str, claimed: Claimed, job: JobFunction[..., Any], envelope: Envelope
     ) -> Outcome:
         """The outcome of a job that runs in another process."""
-        run = Run(claimed, job, envelope, JobContext(job.mq, queue, claimed, envelope, current.get(None)), None)
+        context = JobContext(job.mq, queue, claimed, envelope, current.get(None))
+        run = self._run(claimed, job, envelope, context, None)
         limit_s = None if run.timeout_ms is None else run.timeout_ms / 1_000
         if limit_s is not None and job.is_coroutine:
             limit_s += _UNWIND_S
         try:
-            return await pool.run(queue, claimed, fresh=claimed.stalled > 0, limit_s=limit_s)
+            return run.ended(await pool.run(queue, claimed, fresh=claimed.stalled > 0, limit_s=limit_s))
         except CellDiedError as error:
             return Lapsed(str(error))
         except TimeoutError:
@@ -119,6 +135,18 @@ class Dispatch:
             log.error("%s %s: %s; again in %d ms", claimed.id, job.name, error, wait_ms)
             return Later(wait_ms, yield_time=True)
 
+    def _run(
+        self,
+        claimed: Claimed,
+        job: JobFunction[..., Any],
+        envelope: Envelope,
+        context: JobContext,
+        around: Around | None,
+    ) -> Run:
+        if job.defaults.follows and not self._alone:
+            return FollowedRun(claimed, job, envelope, context, around, self.succession)
+        return Run(claimed, job, envelope, context, around)
+
     def _call(self, run: Run, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         self.in_threads.add(run)
         try:
@@ -127,11 +155,15 @@ class Dispatch:
             self.in_threads.discard(run)
 
     def _unknown(self, claimed: Claimed, name: str) -> Outcome:
+        near = nearest(name, self._jobs)
+        return self._patient(claimed, f"unknown job {cut(name)!r}; this worker knows: {near}")
+
+    def _patient(self, claimed: Claimed, why: str) -> Outcome:
+        """The outcome of a job that this worker cannot run, and that another may be able to."""
         wait_ms = self._patience.wait_ms(claimed.id, claimed.attempts)
-        near, name = nearest(name, self._jobs), cut(name)
         if wait_ms is None:
-            return Bury(f"unknown job {name!r}; this worker knows: {near}")
-        log.warning("%s: unknown job %r, again in %d ms; this worker knows: %s", claimed.id, name, wait_ms, near)
+            return Bury(why)
+        log.warning("%s: %s; again in %d ms", claimed.id, why, wait_ms)
         return Later(wait_ms, yield_time=True)
 
 
@@ -170,6 +202,10 @@ class Run:
             )
         )
 
+    def ended(self, outcome: Outcome) -> Outcome:
+        """The outcome of its run in another process."""
+        return outcome
+
     def killed(self) -> Outcome:
         """Its time was over, and so its process was ended."""
         return self._failed(TimeoutError(f"not done after {self.timeout_ms} ms; its process was killed"))
@@ -189,7 +225,7 @@ class Run:
             value = self._job.function(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001  (a SystemExit in a job is the job's failure)
             return self._failed(error)
-        return self._await(value) if is_awaitable(value) else self._done()
+        return self._await(value) if is_awaitable(value) else self._done(value)
 
     def _called_within(self, around: Around, args: tuple[object, ...], kwargs: dict[str, object]) -> Outcome:
         try:
@@ -198,7 +234,7 @@ class Run:
             outcome = self._failed(error)
             around.failed_here(error)
             return outcome
-        outcome = self._done()
+        outcome = self._done(value)
         around.ended_here(value)
         return outcome
 
@@ -223,7 +259,7 @@ class Run:
             if limit is not None and limit.expired():
                 error = TimeoutError(f"not done after {timeout_ms} ms").with_traceback(traceback_of(error))
             return await self._failed_within(error)
-        outcome = self._done()
+        outcome = self._done(value)
         if self._around is not None:
             await self._around.ended(value)
         return outcome
@@ -234,10 +270,13 @@ class Run:
             await self._around.failed(error)
         return outcome
 
-    def _done(self) -> Outcome:
+    def _done(self, value: object) -> Outcome:
         if log.isEnabledFor(logging.INFO):
             log.info("%s done, %s", self._who(), self._took())
-        return DONE
+        ttl_ms = self._envelope.result_ttl_ms
+        if ttl_ms is None:
+            ttl_ms = self._job.defaults.result_ttl_ms
+        return _nothing(ttl_ms) if value is None else Done(self._job.returns.encoded(value), ttl_ms)
 
     def _failed(self, error: BaseException) -> Outcome:
         try:
@@ -293,3 +332,31 @@ class Run:
 
     def _took(self) -> str:
         return f"{(time.perf_counter() - self._started) * 1_000:.1f} ms"
+
+
+class FollowedRun(Run):
+    """A run of a job that others follow."""
+
+    __slots__ = ("_succession",)
+
+    def __init__(
+        self,
+        claimed: Claimed,
+        job: JobFunction[..., Any],
+        envelope: Envelope,
+        context: JobContext,
+        around: Around | None,
+        succession: Succession,
+    ) -> None:
+        super().__init__(claimed, job, envelope, context, around)
+        self._succession = succession
+
+    def ended(self, outcome: Outcome) -> Outcome:
+        """The outcome, with what follows."""
+        return self._succession.after(outcome, self._job, self._context.queue, self._claimed, self._envelope)
+
+    def _done(self, value: object) -> Outcome:
+        return self.ended(super()._done(value))
+
+    def _failed(self, error: BaseException) -> Outcome:
+        return self.ended(super()._failed(error))

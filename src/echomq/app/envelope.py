@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from echomq.app.arguments import Arguments
-from echomq.app.errors import EnvelopeError
+from echomq.app.codec import Codec, decoded, encoded
+from echomq.app.errors import EnvelopeError, SerializationError
 from echomq.app.plain import encode_value
 from echomq.app.text import cut
 from echomq.protocol.checks import MAX_MS, MAX_PAYLOAD, MAX_SPAN_MS
@@ -31,12 +32,22 @@ class Envelope(msgspec.Struct, frozen=True):
     max_attempts: Positive | None = None
     timeout_ms: Positive | None = None
     expires_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_MS)] | None = None
+    result_ttl_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_MS)] | None = None
     slot_ms: int | None = None
     codec: str | None = None
+    body: str | None = None
+    """Base64 of what the codec has made of `args` and `kwargs`."""
     meta: dict[str, Any] | None = None
+    on_dead: Any = None
+
+
+class _Body(msgspec.Struct, frozen=True):
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
 
 
 _decode: Final = msgspec.json.Decoder(Envelope).decode
+_decode_body: Final = msgspec.json.Decoder(_Body).decode
 
 
 def encode(
@@ -45,6 +56,7 @@ def encode(
     kwargs: dict[str, object],
     more: Mapping[str, object] = NOTHING,
     *,
+    codec: Codec | None = None,
     max_bytes: int = MAX_PAYLOAD,
 ) -> bytes:
     """The payload for a call of a job; refuses what a worker could not read back as it was.
@@ -52,9 +64,15 @@ def encode(
     `more`: the members of protocol §13 that options set.
     """
     arguments.outgoing(args, kwargs)
-    members: dict[str, object] = {"v": VERSION, "job": arguments.job, "args": args, "kwargs": kwargs, **more}
+    members: dict[str, object] = {"v": VERSION, "job": arguments.job}
     try:
-        payload = encode_value(members)
+        if codec is None:
+            payload = encode_value({**members, "args": args, "kwargs": kwargs, **more})
+        else:
+            body = encoded(codec, arguments.job, encode_value({"args": args, "kwargs": kwargs}))
+            payload = encode_value({**members, "codec": codec.name, "body": body, **more})
+    except SerializationError:
+        raise
     except Exception as error:
         raise arguments.culprit(args, kwargs, error) from error
     if len(payload) > max_bytes:
@@ -77,11 +95,19 @@ def decode(payload: bytes) -> Envelope:
         raise EnvelopeError(
             f"payload is an envelope of version {cut(str(envelope.v), 20)}; this worker reads version {VERSION}"
         )
-    if envelope.codec is not None:
-        raise EnvelopeError(f"payload is encoded by the codec {cut(envelope.codec)!r}, which this worker does not have")
     if (envelope.max_attempts or 0) > MAX_MS or (envelope.timeout_ms or 0) > MAX_SPAN_MS:
         return _bounded(envelope)
     return envelope
+
+
+def opened(envelope: Envelope, codec: Codec) -> Envelope:
+    """An envelope with the arguments that a codec had made the body of."""
+    body = decoded(codec, envelope.body or "")
+    try:
+        call = _decode_body(body)
+    except Exception as error:  # noqa: BLE001  (bytes from anywhere, as above)
+        raise EnvelopeError(f"the body, decoded by {codec.name!r}, is not a call: {cut(str(error))}") from None
+    return msgspec.structs.replace(envelope, args=call.args, kwargs=call.kwargs)
 
 
 def _bounded(envelope: Envelope) -> Envelope:

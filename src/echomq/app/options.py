@@ -11,7 +11,7 @@ from typing import Final, TypedDict
 import msgspec
 
 from echomq.app.plain import altered, encode_value
-from echomq.app.times import limit_ms
+from echomq.app.times import first_ms, limit_ms
 from echomq.identity.errors import InvalidInputError
 from echomq.identity.minter import wall_clock_ms
 from echomq.protocol import admission, jobs
@@ -61,6 +61,8 @@ class OptionWords(TypedDict, total=False):
     """The job does not start later than this after the instant that it is sent for."""
     timeout: timedelta | None
     """How long one run of a coroutine may take."""
+    result_ttl: timedelta | None
+    """How long its result is kept; zero: not at all."""
     meta: Mapping[str, object] | None
     """A mapping that travels with the job: `current_job().meta`."""
 
@@ -92,7 +94,10 @@ class Options:
     expires_ms: int | None = None
     """How late it may start, from the instant it is sent for."""
     timeout_ms: int | None = None
+    result_ttl_ms: int | None = None
     meta: msgspec.Raw | None = None
+    on_dead: str | None = None
+    """The job that follows its death."""
 
     def chosen(self, words: OptionWords) -> Options:
         """These options with `words` in the place of their own; `InvalidInputError` names a wrong one."""
@@ -112,9 +117,15 @@ class Options:
             out = replace(out, expires_ms=limit_ms("expires", expires))
         if (timeout := words.get("timeout")) is not None:
             out = replace(out, timeout_ms=limit_ms("timeout", timeout))
+        if (result_ttl := words.get("result_ttl")) is not None:
+            out = replace(out, result_ttl_ms=first_ms("result_ttl", result_ttl))
         if (meta := words.get("meta")) is not None:
             out = replace(out, meta=_meta(meta))
         return out
+
+    def followed(self, on_dead: str | None) -> Options:
+        """These options, with a job that follows the death."""
+        return self if on_dead is None else replace(self, on_dead=on_dead)
 
     def timed(self, when: When) -> Options:
         """These options for another time."""
@@ -127,8 +138,12 @@ class Options:
             out["max_attempts"] = self.max_attempts
         if self.timeout_ms is not None:
             out["timeout_ms"] = self.timeout_ms
+        if self.result_ttl_ms is not None:
+            out["result_ttl_ms"] = self.result_ttl_ms
         if self.meta is not None:
             out["meta"] = self.meta
+        if self.on_dead is not None:
+            out["on_dead"] = self.on_dead
         return out
 
     def expires_at_ms(self) -> int | None:

@@ -151,6 +151,7 @@ class Worker:
         for job in self._mq.jobs.values():
             # Also refuses here what a job would otherwise fail with.
             self._life.needs(job.arguments.needs.values())
+            job.defaults.follows.check(job.name, self._mq.names)
         self._stopping, self._at_once = asyncio.Event(), asyncio.Event()
         self._loop, self.worn = asyncio.get_running_loop(), None
         address = self._address or address_of(self._mq)
@@ -231,6 +232,7 @@ class Worker:
             weight=self._shares[queue],
             events=self._events,
             interrupt=True,
+            follower=partial(self._dispatch.succession.death, queue),
         )
 
     async def _serve_with_signals(self) -> None:

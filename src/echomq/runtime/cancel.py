@@ -74,3 +74,8 @@ def wish_of(data: bytes) -> tuple[str, str] | None:
             return job_id, reason or "cancelled"
         case _:
             return None
+
+
+def is_death(data: bytes) -> bool:
+    """Whether an event says that a job was cancelled while it was in nobody's hand, and so has died."""
+    return b'"cancelled"' in data and b'"state":"dead"' in data

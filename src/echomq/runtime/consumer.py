@@ -43,7 +43,7 @@ class Consumer(Intake):
     the loop when the lease of a job in hand turns out to be lost, `on_cancel(job, reason)` when its cancel token is
     set; with `interrupt` its coroutine is cancelled too. `who`: its entry in the registry of workers.
     `budget` is shared with other consumers, so that all of them together run no more jobs at once than it has slots;
-    `weight` is this one's share of them.
+    `weight` is this one's share of them. `follower` says what follows a death in nobody's hands.
     `metronome` listens, sweeps and keeps the time for it, in a pool of consumers.
     `watch` is told every step; with `events` they are published on the queue's channel too (protocol §10).
     """
@@ -148,7 +148,7 @@ class Consumer(Intake):
                 on_cancel=self._to_end,
             )
             presence = Presence(self._queue, self._who, self._held, self._concurrency)
-            legs = Legs(self._queue, presence, beat_ms=self._beat_ms, paid=self._nudge.set)
+            legs = Legs(self._queue, presence, beat_ms=self._beat_ms, paid=self._nudge.set, follower=self._follower)
             runner = Runner(self._handler, queue=self._queue, threads=self._concurrency, ended=self._ended)
             runner.late, runner.freed = self._late, self._freed
             await self._keeper.start()

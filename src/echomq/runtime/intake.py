@@ -16,7 +16,7 @@ from echomq.protocol.jobs import LEASE_MS
 from echomq.protocol.keys import check_queue
 from echomq.protocol.replies import Claimed
 from echomq.runtime.budget import MAX_WEIGHT, Budget
-from echomq.runtime.cancel import wish_of
+from echomq.runtime.cancel import is_death, wish_of
 from echomq.runtime.dial import Dial
 from echomq.runtime.drain import Drain
 from echomq.runtime.gear import Gear
@@ -25,6 +25,7 @@ from echomq.runtime.leases import LeaseKeeper
 from echomq.runtime.loops import BEAT_MS, Loop
 from echomq.runtime.metronome import Metronome
 from echomq.runtime.outcome import RELEASED, Bury, Lapsed
+from echomq.runtime.owing import Follower
 from echomq.runtime.presence import Identity, identity
 from echomq.runtime.publishing import Publisher
 from echomq.runtime.pump import PROMOTE_BATCH
@@ -65,6 +66,7 @@ class Intake(Loop):
         budget: Budget | None = None,
         weight: int = 1,
         metronome: Metronome | None = None,
+        follower: Follower | None = None,
     ) -> None:
         super().__init__(dial, beat_ms=beat_ms)
         self._queue = check_queue(queue)
@@ -76,6 +78,7 @@ class Intake(Loop):
             raise InvalidInputError(f"the metronome beats for queue {metronome.queue!r}, not for {queue!r}")
         self._max_stalled = integer("max_stalled", max_stalled, least=1)
         self._metronome = metronome
+        self._follower = follower
         self._seat: Seat | None = None
         self._keeper = keeper or (LeaseKeeper(dial) if metronome is None else metronome.keeper)
         self._owns_keeper = keeper is None and metronome is None
@@ -147,6 +150,9 @@ class Intake(Loop):
             and self._turns.asking
         ):
             self._wishes[wish[0]] = wish[1]
+        if gear is not None and self._follower is not None and is_death(data):
+            gear.legs.died()
+            gear.legs.go(gear.conn, gear.loop.time())
 
     def _wake(self) -> None:
         """There may be a slot in the budget."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 from echomq.protocol.backoff import delay_ms
 from echomq.runtime.loops import curve, say
 from echomq.runtime.outbox import Outbox
+from echomq.runtime.owing import Follower, Owing
 from echomq.runtime.presence import PRESENCE_S, Presence
 from echomq.runtime.retention import RETAIN_BEATS, Retention
 from echomq.wire import AsyncConnector
@@ -21,14 +22,26 @@ OUTBOX_BEATS: Final = 2
 """Beats from one look into the outbox to the next, while nobody has seen a signal go in: it keeps an idle worker
 below three commands a second."""
 
+OWING_BEATS: Final = 10
+"""Beats from one look for deaths to be followed to the next, while nobody has seen a job die."""
+
+_OWED: Final = frozenset({"outbox", "owing"})
+
 
 class Legs:
     """The legs of one consumer. Instants are seconds on the event loop's clock."""
 
     def __init__(
-        self, queue: str, presence: Presence | None, *, beat_ms: int, paid: Callable[[], None] | None = None
+        self,
+        queue: str,
+        presence: Presence | None,
+        *,
+        beat_ms: int,
+        paid: Callable[[], None] | None = None,
+        follower: Follower | None = None,
     ) -> None:
         self.outbox = Outbox(queue)
+        self.owing = None if follower is None else Owing(queue, follower)
         self.retention = Retention(queue)
         self._name = f"{queue}:legs"
         self._presence = presence
@@ -41,18 +54,27 @@ class Legs:
         self._rests_until = 0.0
         self._task: asyncio.Task[None] | None = None
         self.owes = False
-        """A signal that this worker has put into the outbox is not delivered yet; `paid` is called when it is."""
+        """A signal that this worker has put into the outbox is not delivered yet, or what is to follow a death that it has
+        seen is not admitted; `paid` is called when it is."""
 
     def signalled(self) -> None:
-        """A signal may have gone into the outbox."""
+        """A signal may have gone into the outbox, and a job have died whose death is to be followed."""
         self.owes = True
         self._due["outbox"] = self.outbox.deliver
+        self.died()
+
+    def died(self) -> None:
+        """A job may have died whose death is to be followed."""
+        if self.owing is not None:
+            self._due["owing"] = self.owing.pay
 
     def beat(self, now: float) -> None:
         """Note what a beat makes due."""
         count, self._beats = self._beats, self._beats + 1
         if count % OUTBOX_BEATS == 0:
             self._due["outbox"] = self.outbox.deliver
+        if count % OWING_BEATS == 0:
+            self.died()
         if count % RETAIN_BEATS == 0:
             self._due["retention"] = self.retention.apply
         if self._presence is not None and now >= self._says_at:
@@ -80,6 +102,8 @@ class Legs:
         await self.rest()
         if "outbox" in self._due:
             await self.outbox.deliver(conn)
+        if self.owing is not None and "owing" in self._due:
+            await self.owing.pay(conn)
         if self._presence is not None and self._beats:
             await conn.run(self._presence.farewell())
 
@@ -94,7 +118,7 @@ class Legs:
             try:
                 await work(conn)
                 self._streak = 0
-                if name == "outbox" and self.owes and name not in self._due:
+                if self.owes and not self._due.keys() & _OWED:
                     self.owes = False
                     if self._paid is not None:
                         self._paid()

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.checks import integer, milliseconds, payload_of
+from echomq.protocol.follow import Follow
 
 MAX_DELAY_MS: Final = 1 << 52
 """What fits between any server's now and the last instant of protocol §4."""
@@ -38,10 +39,12 @@ class Done(Outcome):
     """The job is complete; its row is deleted.
 
     `result` goes to the parent of a flow's child, and is kept as the job's own for `result_ttl_ms` (0: not at all).
+    `then` is admitted in the same step.
     """
 
     result: bytes | str = b""
     result_ttl_ms: int = 0
+    then: Follow | None = None
 
     def __post_init__(self) -> None:
         payload_of(self.result)
@@ -50,11 +53,16 @@ class Done(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class Retry(Outcome):
-    """The attempt failed. `delay_ms` and `max_attempts` take the place of the consumer's own when given."""
+    """The attempt failed. `delay_ms` and `max_attempts` take the place of the consumer's own when given.
+
+    `then` is admitted in the same step, and so is `at_death` if it was the last attempt.
+    """
 
     error: str
     delay_ms: int | None = None
     max_attempts: int | None = None
+    then: Follow | None = None
+    at_death: Follow | None = None
 
     def __post_init__(self) -> None:
         _text("Retry", self.error)
@@ -81,9 +89,13 @@ class Later(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class Bury(Outcome):
-    """The job can never succeed: it goes to the morgue with this text, whatever attempts it has left."""
+    """The job can never succeed: it goes to the morgue with this text, whatever attempts it has left.
+
+    `at_death` is admitted in the same step.
+    """
 
     error: str
+    at_death: Follow | None = None
 
     def __post_init__(self) -> None:
         _text("Bury", self.error)

@@ -12,6 +12,7 @@ from echomq.protocol.backoff import Policy, check_policy, delay_ms
 from echomq.protocol.call import Call, Reply
 from echomq.protocol.checks import check_job, integer
 from echomq.protocol.errors import ServerError, StaleTokenError, UnexpectedReplyError
+from echomq.protocol.follow import Follow
 from echomq.protocol.jobs import Finished
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import Claimed, Completion, Retried, as_bytes, as_list
@@ -103,8 +104,8 @@ class Settler:
     def take(self, limit: int) -> tuple[Batch, list[Call[Any]]]:
         """The calls that settle the first `limit` that wait; `answered` must be told what became of them."""
         taken = self.waiting[:limit]
-        done = [held for held in taken if type(held.outcome) is Done]
-        others = [held for held in taken if type(held.outcome) is not Done] if len(done) < len(taken) else []
+        done = [held for held in taken if _shares_a_call(held.outcome)]
+        others = [held for held in taken if not _shares_a_call(held.outcome)] if len(done) < len(taken) else []
         calls: list[Call[Any]] = []
         if done:
             try:
@@ -154,6 +155,8 @@ class Settler:
             answer = next(answers)
             if isinstance(answer, EchoMQError):
                 self._failed(held, answer)
+            elif isinstance(answer, Completion):
+                self._completed([held], (answer,))
             else:
                 self._confirmed(held, answer)
         return self._trouble
@@ -186,22 +189,42 @@ class Settler:
                 return jobs.delay(self._queue, job.id, job.attempts, delay_ms=delay)
             case Released():
                 return jobs.release(self._queue, job.id, job.attempts)
-            case Bury(error):
-                return self._retry(held, 0, job.attempts, error)
+            case Bury(error, at_death):
+                return self._retry(held, 0, job.attempts, error, at_death=at_death)
             case Lapsed():
                 return jobs.extend(self._queue, job.id, job.attempts, lease_ms=1)
-            case Retry(error, delay, most):
+            case Retry(error, delay, most, then, at_death):
                 failures = job.failures + 1
                 last = failures >= (self._max_attempts if most is None else most)
                 if delay is None:
                     delay = 0 if last else self._policy(failures)
-                return self._retry(held, delay, job.attempts if last else job.attempts + 1, error)
+                bound = job.attempts if last else job.attempts + 1
+                return self._retry(held, delay, bound, error, then, at_death if last else None)
+            case Done(result, ttl, then):
+                return jobs.complete(self._queue, job.id, job.attempts, result=result, result_ttl_ms=ttl, then=then)
             case _:
                 return jobs.complete(self._queue, job.id, job.attempts)
 
-    def _retry(self, held: Held, delay: int, most: int, error: str) -> Call[Retried]:
+    def _retry(
+        self,
+        held: Held,
+        delay: int,
+        most: int,
+        error: str,
+        then: Follow | None = None,
+        at_death: Follow | None = None,
+    ) -> Call[Retried]:
         job = held.job
-        return jobs.retry(self._queue, job.id, job.attempts, delay_ms=delay, max_attempts=most, error=bounded(error))
+        return jobs.retry(
+            self._queue,
+            job.id,
+            job.attempts,
+            delay_ms=delay,
+            max_attempts=most,
+            error=bounded(error),
+            then=then,
+            at_death=at_death,
+        )
 
     def _policy(self, failures: int) -> int:
         try:
@@ -296,6 +319,11 @@ class Settler:
         else:
             log.warning("job %s of %s: %s came too late: %s", held.job.id, self._queue, what, brief(error))
         self._held.discard(held)
+
+
+def _shares_a_call(outcome: Outcome | None) -> bool:
+    """Whether it is a completion that nothing follows."""
+    return type(outcome) is Done and outcome.then is None
 
 
 def _marks(queue: str, job_id: str) -> Call[tuple[bytes | None, ...]]:
