@@ -39,6 +39,8 @@ class Envelope(msgspec.Struct, frozen=True):
     """Base64 of what the codec has made of `args` and `kwargs`."""
     meta: dict[str, Any] | None = None
     on_dead: Any = None
+    at_ms: Any = None
+    delay_ms: Any = None
 
 
 class _Body(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
-from echomq.app import envelope
+from echomq.app import envelope, recurrence
 from echomq.app.arguments import Arguments
 from echomq.app.bound import Bound
 from echomq.app.definition import JobOptions, name_for
@@ -18,10 +18,12 @@ from echomq.app.errors import JobDefinitionError
 from echomq.app.handles import Job
 from echomq.app.options import PLAIN, Options, OptionWords, When
 from echomq.app.recurrence import Recurrence
-from echomq.app.times import Span, first_ms, instant_ms, period_ms, span_ms
+from echomq.app.returns import Returns
+from echomq.app.times import Span, instant_ms, span_ms
+from echomq.app.timing import CronWords, EveryWords
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.admission import Admitted
-from echomq.protocol.checks import name_of
+from echomq.protocol.checks import check_job
 from echomq.protocol.replies import Admission
 
 if TYPE_CHECKING:
@@ -49,7 +51,8 @@ class TimedJob(Generic[P, R]):
         workers. `dedup`: a key, or a `Dedup`; while a living job of the queue holds it, there is no second one.
         `max_attempts`: in the place of the job's own. `expires`: a timedelta; the job does not start later than this
         after the instant that it is sent for. `timeout`: a timedelta; how long one run of a coroutine may take.
-        `meta`: a mapping that travels with it. Called again, it adds to them, and the last word counts.
+        `result_ttl`: a timedelta; how long its result is kept, zero for not at all. `meta`: a mapping that travels with
+        it. Called again, it adds to them, and the last word counts.
         """
         return TimedJob(self._job, self._chosen(options))
 
@@ -62,7 +65,8 @@ class TimedJob(Generic[P, R]):
 
         Raises what `enqueue` raises before it sends.
         """
-        job, options = self._job, self._options
+        job = self._job
+        options = job.stamped(self._options)
         encoded = job.encoded(args, kwargs, options)
         if options.queue is not None:
             job.mq.warn_if_undeclared(options.queue)
@@ -74,7 +78,8 @@ class TimedJob(Generic[P, R]):
         `TypeError` for arguments that the function does not take, `InvalidInputError` for values that cannot
         be sent; both before anything is sent. Warns once when called on a running event loop: use `aenqueue`.
         """
-        job, options = self._job, self._options
+        job = self._job
+        options = job.stamped(self._options)
         payload = job.payload(args, kwargs, options)
         job.mq.warn_on_a_loop("enqueue")
         if (queue := options.queue) is None:
@@ -85,7 +90,8 @@ class TimedJob(Generic[P, R]):
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """`enqueue`, awaited. Jobs that are sent at the same time travel in one flight."""
-        job, options = self._job, self._options
+        job = self._job
+        options = job.stamped(self._options)
         payload = job.payload(args, kwargs, options)
         if (queue := options.queue) is None:
             queue = job.queue
@@ -94,8 +100,17 @@ class TimedJob(Generic[P, R]):
         return self._handle(queue, await job.mq.aadmit(job.name, queue, payload, options))
 
     def _handle(self, queue: str, admitted: Admitted) -> Job[R]:
-        duplicate = admitted.verdict is Admission.DUPLICATE
-        return Job(admitted.id, self._job.name, queue, duplicate, self._job.mq)
+        job, duplicate = self._job, admitted.verdict is Admission.DUPLICATE
+        return Job(admitted.id, job.name, queue, duplicate, job.mq, duplicate or job.keeps(self._options))
+
+    def handle(self, job_id: str) -> Job[R]:
+        """The handle of a job of this function that was sent somewhere else: `send.handle(job_id)`.
+
+        In the job's own queue; `send.options(queue="mail").handle(job_id)` for another. Nothing is sent.
+        `IdError` for what is no job's id.
+        """
+        job = self._job
+        return Job(check_job(job_id), job.name, self._options.queue or job.queue, False, job.mq)
 
     if not TYPE_CHECKING:  # a type checker finds no such methods here, and says so before the program runs
 
@@ -129,6 +144,26 @@ class BoundJob(TimedJob[P, R]):
         """
         return TimedJob(self._job, self._options.timed(When(delay_ms=span_ms("after", delay, parts))))
 
+    def every(self, period: timedelta | None = None, /, *, name: str, **words: Unpack[EveryWords]) -> Recurrence[P, R]:
+        """The job, again and again under a name: `send.every(hours=1, name="digest").register("all")` (protocol §9).
+
+        The period is a timedelta, or `weeks`, `days`, `hours`, `minutes`, `seconds` and `milliseconds`, which add up;
+        a whole number of milliseconds. `anchor` is a slot, `first_in` how long after its registration the first one
+        is; `jitter`, `catch_up`, `overlap`, `start`, `end`, `max_runs` and `paused` are as `cron` has them. Slots are
+        instants of the server's clock; they do not drift. `InvalidInputError` names a word that is wrong.
+        """
+        return recurrence.every(self._job, self._options, name, period, words)
+
+    def cron(self, line: str, /, *, name: str, **words: Unpack[CronWords]) -> Recurrence[P, R]:
+        """The job at the times of a cron line: `send.cron("30 2 * * *", name="nightly", tz="Europe/Berlin")`.
+
+        Five fields or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`, on the wall clock of `tz` (UTC unless
+        given). A time that a spring forward leaves out runs at the first instant after the gap, one that an autumn
+        repeats runs once; a line with `*` first in minute or hour runs every real time. `TimingWords` has the other
+        words. `InvalidInputError` names one that is wrong.
+        """
+        return recurrence.cron(self._job, self._options, name, line, words)
+
 
 class JobFunction(BoundJob[P, R]):
     """What `@mq.job` makes of a function. Calling it still calls the function, here and now."""
@@ -152,6 +187,21 @@ class JobFunction(BoundJob[P, R]):
         """Its signature, read when it is first used: by then every name in its annotations is known."""
         return Arguments(self.name, self.function)
 
+    @cached_property
+    def returns(self) -> Returns:
+        """What its function returns, by the annotation, read when it is first used."""
+        return Returns(self.name, self.function, self.mq.max_payload)
+
+    def keeps(self, options: Options) -> bool:
+        """Whether a job that is sent with these options leaves a result."""
+        ttl_ms = options.result_ttl_ms
+        return (self.defaults.result_ttl_ms if ttl_ms is None else ttl_ms) > 0
+
+    def stamped(self, options: Options) -> Options:
+        """These options with what the middleware of the app adds to `meta` for one send."""
+        layers = self.mq.layers
+        return options.stamped(layers, self.name, options.queue or self.queue) if layers.sends else options
+
     def payload(self, args: tuple[object, ...], kwargs: dict[str, object], options: Options | None = None) -> bytes:
         """The envelope of one call that is sent now, by default with the job's own options."""
         options = self._options if options is None else options
@@ -160,30 +210,8 @@ class JobFunction(BoundJob[P, R]):
 
     def encoded(self, args: tuple[object, ...], kwargs: dict[str, object], options: Options) -> bytes:
         """The envelope of one call, but for what depends on when it is sent."""
-        more = NOTHING if options is PLAIN else options.members()
-        return envelope.encode(self.arguments, args, kwargs, more, max_bytes=self.mq.max_payload)
-
-    def every(
-        self,
-        period: timedelta | None = None,
-        /,
-        *,
-        name: str,
-        first_in: timedelta = timedelta(0),
-        **parts: Unpack[Span],
-    ) -> Recurrence[P]:
-        """The job, again and again under a name: `send.every(hours=1, name="digest").register("all")` (protocol §9).
-
-        The period is a timedelta, or `weeks`, `days`, `hours`, `minutes`, `seconds` and `milliseconds`, which add up;
-        a whole number of milliseconds. The first run is `first_in` after its registration, on the server's clock, at
-        once by default. `InvalidInputError` for a period that is not above zero, and for a name that is not printable.
-        """
-        return Recurrence(
-            self,
-            name_of("the name of a recurrence", name),
-            period_ms("every", period, parts),
-            first_ms("first_in", first_in),
-        )
+        mq, more = self.mq, NOTHING if options is PLAIN else options.members()
+        return envelope.encode(self.arguments, args, kwargs, more, codec=mq.codecs.first, max_bytes=mq.max_payload)
 
 
 class PlainJob(JobFunction[P, R]):

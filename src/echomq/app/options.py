@@ -10,6 +10,7 @@ from typing import Final, TypedDict
 
 import msgspec
 
+from echomq.app.middleware import Layers
 from echomq.app.plain import altered, encode_value
 from echomq.app.times import first_ms, limit_ms
 from echomq.identity.errors import InvalidInputError
@@ -127,6 +128,12 @@ class Options:
         """These options, with a job that follows the death."""
         return self if on_dead is None else replace(self, on_dead=on_dead)
 
+    def stamped(self, layers: Layers, name: str, queue: str) -> Options:
+        """These options with the `meta` that the hooks before a send make of theirs; raises what those raise."""
+        meta: dict[str, object] = {} if self.meta is None else msgspec.json.decode(self.meta)
+        meta = layers.sending(name, queue, meta)
+        return replace(self, meta=_meta(meta)) if meta else self
+
     def timed(self, when: When) -> Options:
         """These options for another time."""
         return replace(self, when=when)
@@ -142,6 +149,10 @@ class Options:
             out["result_ttl_ms"] = self.result_ttl_ms
         if self.meta is not None:
             out["meta"] = self.meta
+        if self.when.at_ms is not None:
+            out["at_ms"] = self.when.at_ms
+        elif self.when.delay_ms is not None:
+            out["delay_ms"] = self.when.delay_ms
         if self.on_dead is not None:
             out["on_dead"] = self.on_dead
         return out

@@ -89,7 +89,7 @@ class Succession:
     def _payload(self, name: str, record: Success | Failure) -> bytes:
         job = self._jobs.get(name)
         if job is not None:
-            return job.payload((asdict(record),), {})
+            return job.payload((asdict(record),), {}, job.stamped(job.defaults.sends))
         # Known to another worker of the queue, as in a rolling deploy.
         return encode_value({"v": VERSION, "job": name, "args": [asdict(record)], "kwargs": {}})
 
