@@ -70,6 +70,7 @@ def _envelope_facts(envelope: Envelope | str | None) -> list[tuple[str, str]]:
         return [("envelope", envelope)]
     takes = [f"{len(envelope.args):,} arguments"] if envelope.args else []
     takes += [", ".join(envelope.kwargs)] if envelope.kwargs else []
+    takes += [f"what the codec {clean(envelope.codec)!r} has encoded"] if envelope.codec is not None else []
     facts = [("takes", " and ".join(takes) or "no arguments")]
     if envelope.max_attempts is not None:
         facts.append(("max attempts", f"{envelope.max_attempts:,}"))
@@ -156,6 +157,7 @@ def _envelope_json(envelope: Envelope | str | None, *, payload: bool) -> object:
         "timeout_ms": envelope.timeout_ms,
         "expires_ms": envelope.expires_ms,
         "slot_ms": envelope.slot_ms,
+        "codec": envelope.codec,
         "arguments": len(envelope.args),
         "keywords": list(envelope.kwargs),
     }
