@@ -176,3 +176,61 @@ async def test_the_last_settlements_of_a_drain_are_signalled_too(desk: Desk, oth
         await until(lambda: desk.seen)
         asyncio.get_running_loop().call_later(0.05, go.set)
     assert other.row(parent)["state"] == "pending"
+
+
+async def chain(desk: Desk, *above: Desk, on_death: OnDeath = OnDeath.FAIL_PARENT) -> list[str]:
+    """A flow of one node a queue, its leaf in the queue of `desk`; the ids from there upwards."""
+    node = Node(desk.queue, mint(), b"c")
+    ids = [node.id]
+    for each in above:
+        node = Node(each.queue, mint(), b"p", (node,), on_death)
+        ids.append(node.id)
+    async with aconnect(desk.server.url) as conn:
+        await conn.run(flows.add(node))
+    return ids
+
+
+async def test_a_death_goes_up_through_all_queues_at_once(desk: Desk, other: Desk, server: Server) -> None:
+    with Desk(server, desk.queue + "-third") as third, Desk(server, desk.queue + "-fourth") as fourth:
+        desks = (other, third, other, fourth, third, desk, fourth)  # 8 levels with the leaf's
+        _, *parents = await chain(desk, *desks)
+
+        async def handler(job: Claimed) -> Bury:
+            return Bury("no use")
+
+        # Nobody serves the queues above, and the next beat is a minute away.
+        async with desk.consuming(handler, beat_ms=MINUTE):
+            await until(lambda: desks[-1].row(parents[-1])["state"] == "dead")
+            await until(lambda: all(outbox(each) == 0 for each in desks))
+        assert {each.row(parent)["state"] for each, parent in zip(desks, parents, strict=True)} == {"dead"}
+
+
+async def test_a_relayed_death_that_is_ignored_releases_at_once(desk: Desk, other: Desk, server: Server) -> None:
+    with Desk(server, desk.queue + "-third") as third:
+        _, middle, root = await chain(desk, other, third)
+        async with aconnect(desk.server.url) as conn:
+            row = other.key(f"job:{middle}")
+            other.raw.execute("HSET", row, "parent_policy", "id")
+            claims = await conn.run(jobs.claim_many(desk.queue, 1))
+            job = claims.jobs[0]
+            await conn.run(jobs.retry(desk.queue, job.id, job.attempts, delay_ms=0, max_attempts=1, error="e"))
+            assert await Outbox(desk.queue).deliver(conn) == 1
+            assert third.row(root)["state"] == "pending"
+            assert outbox(other) == 0
+
+
+async def test_a_relayed_death_that_its_parents_server_refuses_stays_for_the_next_pump(
+    desk: Desk, other: Desk, server: Server
+) -> None:
+    with Desk(server, desk.queue + "-third") as third:
+        _, middle, root = await chain(desk, other, third)
+        third.raw.execute("SET", third.key(f"job:{root}:failed"), "no hash, so the signal is refused")
+        async with aconnect(desk.server.url) as conn:
+            claims = await conn.run(jobs.claim_many(desk.queue, 1))
+            job = claims.jobs[0]
+            await conn.run(jobs.retry(desk.queue, job.id, job.attempts, delay_ms=0, max_attempts=1, error="e"))
+            assert await Outbox(desk.queue).deliver(conn) == 1
+            assert (other.row(middle)["state"], outbox(desk), outbox(other)) == ("dead", 0, 1)
+            third.raw.execute("DEL", third.key(f"job:{root}:failed"))
+            assert await Outbox(other.queue).deliver(conn) == 1
+        assert third.row(root)["state"] == "dead"

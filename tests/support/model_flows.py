@@ -157,28 +157,30 @@ class FlowModel(LaneModel):
         else:
             self.child_done(parent, child, result)
 
-    def signal_death(self, job_id: str, reason: bytes) -> None:
-        """Up through every level that dies of it."""
+    def signal_death(self, job_id: str, reason: bytes) -> bytes | None:
+        """Up through every level that dies of it; gives what it has put into the outbox."""
         row = self.rows[job_id]
         if row.parent is None:
-            return
+            return None
         policy = row.parent_policy or "fp"
         if row.parent_queue:
             words = ("", "fail", row.parent_queue, row.parent, job_id, policy)
             self.outbox.append(b"\0".join((*(word.encode() for word in words), reason)))
-        elif self.child_dead(row.parent, job_id, policy, reason):
-            self.signal_death(row.parent, self.rows[row.parent].last_error or b"")
+            return self.outbox[-1]
+        if self.child_dead(row.parent, job_id, policy, reason):
+            return self.signal_death(row.parent, self.rows[row.parent].last_error or b"")
+        return None
 
-    def deliver(self, entry: bytes) -> int:
-        """A signal from elsewhere."""
+    def deliver(self, entry: bytes) -> bytes | None:
+        """A signal from elsewhere; gives the one that it has brought about for the next queue."""
         if entry.startswith(b"\0fail\0"):
             _, _, _, parent, child, policy, text = entry.split(b"\0", 6)
             if self.child_dead(parent.decode(), child.decode(), policy.decode(), text):
-                self.signal_death(parent.decode(), self.rows[parent.decode()].last_error or b"")
+                return self.signal_death(parent.decode(), self.rows[parent.decode()].last_error or b"")
         else:
             _, parent, child, text = entry.split(b"\0", 3)
             self.child_done(parent.decode(), child.decode(), text)
-        return 1
+        return None
 
     def settle_entry(self, entry: bytes) -> int:
         if entry not in self.outbox:

@@ -126,7 +126,12 @@ class FlowRules(Bench):
         except InvalidInputError:
             return False
         queue = queue_of(call)
-        self.step_on(queue, call, lambda: self.models[queue].deliver(entry))
+
+        def brought() -> flows.Relayed | None:
+            relayed = self.models[queue].deliver(entry)
+            return None if relayed is None else flows.Relayed(queue, relayed)
+
+        self.step_on(queue, call, brought)
         return True
 
     @rule(limit=st.integers(1, 3), times=st.integers(1, 2), dies=st.sampled_from([False, False, True]))

@@ -22,6 +22,7 @@ __all__ = [
     "MAX_LEVELS",
     "Node",
     "OnDeath",
+    "Relayed",
     "add",
     "add_bulk",
     "children_values",
@@ -333,8 +334,20 @@ def outbox(queue: str, *, limit: int = 100) -> Call[tuple[bytes, ...]]:
     return Call("flow outbox", (keys(queue).outbox,), args, _entries, command="LRANGE", subject=queue)
 
 
-def deliver(entry: bytes) -> Call[int]:
-    """The call that brings an outbox entry to its parent; safe to repeat. `InvalidInputError` when malformed."""
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """What the parent's own death has put into its queue's outbox, to be delivered to the next parent."""
+
+    queue: str
+    entry: bytes
+
+
+def deliver(entry: bytes) -> Call[Relayed | None]:
+    """The call that brings an outbox entry to its parent; safe to repeat. `InvalidInputError` when malformed.
+
+    Where the parent dies of it, and has a parent in another queue itself, it gives the signal to that one: it waits for
+    the pump of the parent's queue, or for whoever delivers it, and settles it, at once.
+    """
     if not isinstance(entry, bytes):
         raise InvalidInputError(f"an outbox entry must be bytes, not {type(entry).__name__}: {entry!r:.200}")
     try:
@@ -351,7 +364,11 @@ def deliver(entry: bytes) -> Call[int]:
         check_job(child.decode())
     except (ValueError, UnicodeDecodeError) as error_:
         raise InvalidInputError(f"outbox entry {entry[:200]!r} is malformed: {error_}") from error_
-    return Call("flow deliver", (row,), args, as_int, _DELIVER, subject=parent.decode())
+
+    def decode(reply: Reply) -> Relayed | None:
+        return Relayed(name, reply) if isinstance(reply, bytes) else None
+
+    return Call("flow deliver", (row,), args, decode, _DELIVER, subject=parent.decode())
 
 
 def settle(queue: str, entry: bytes) -> Call[int]:

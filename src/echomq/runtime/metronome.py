@@ -120,7 +120,8 @@ class Metronome(Loop):
         conn = await self.conn()
         loop = asyncio.get_running_loop()
         if loop.time() >= self._beat_at:
-            await sweep_all(conn, self.queue, max_stalled=self._max_stalled)
+            if (await sweep_all(conn, self.queue, max_stalled=self._max_stalled)).dead:
+                self._legs.signalled()
             self._legs.beat(loop.time())
             self._legs.go(conn, loop.time())
             self._beat_at = loop.time() + self._beat_ms / 1_000

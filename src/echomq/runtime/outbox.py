@@ -1,7 +1,7 @@
 """Delivering a flow's signals to parents in other queues (protocol §8): at least once each, with the effect of one.
 
 An entry leaves the outbox, by value, only after its parent's server has taken it, so pumps may die anywhere and work
-side by side.
+side by side. Where a parent dies of it and has a parent in a third queue, that one is told in the same round.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from echomq.identity.errors import EchoMQError, InvalidInputError
 from echomq.protocol import flows
 from echomq.protocol.call import Call
 from echomq.protocol.errors import ServerError
+from echomq.protocol.flows import Relayed
 from echomq.protocol.keys import check_queue
 from echomq.runtime.loops import log
 from echomq.runtime.outcome import brief
@@ -50,8 +51,8 @@ class Outbox:
 
     async def _round(self, conn: AsyncConnector, entries: tuple[bytes, ...]) -> int:
         """Takes what was delivered, and what is malformed, out of the outbox; gives how many."""
-        sent: list[bytes] = []
-        calls: list[Call[int]] = []
+        sent: list[Relayed] = []
+        calls: list[Call[Relayed | None]] = []
         rejects: list[Call[int]] = []
         for entry in entries:
             try:
@@ -60,22 +61,46 @@ class Outbox:
                 rejects.append(flows.reject(self._queue, entry))
                 log.error("queue %s: set aside, %s", self._queue, brief(error))
             else:
-                sent.append(entry)
-        answers = await conn.run_many(calls)
-        failure = _unreached(answers)
-        settles: list[Call[int]] = []
-        for entry, answer in zip(sent, answers, strict=True):
-            if not isinstance(answer, EchoMQError):
-                settles.append(flows.settle(self._queue, entry))
-            elif isinstance(answer, ServerError):
-                self._refused(entry, answer)
+                sent.append(Relayed(self._queue, entry))
+        settles, relayed, failure = await self._brought(conn, sent, calls)
         taken = await conn.run_many([*settles, *rejects])
         self.delivered += sum(answer == 1 for answer in taken[: len(settles)])
         self.rejected += sum(answer == 1 for answer in taken[len(settles) :])
         failure = failure or _unreached(taken)
         if failure is not None:
             raise failure
+        await self._relay(conn, relayed)
         return len(taken)
+
+    async def _brought(
+        self, conn: AsyncConnector, sent: list[Relayed], calls: list[Call[Relayed | None]]
+    ) -> tuple[list[Call[int]], list[Relayed], EchoMQError | None]:
+        """What settles the entries that were taken, the signals that these have brought about, and a failure."""
+        answers = await conn.run_many(calls)
+        settles: list[Call[int]] = []
+        relayed: list[Relayed] = []
+        for each, answer in zip(sent, answers, strict=True):
+            if not isinstance(answer, EchoMQError):
+                settles.append(flows.settle(each.queue, each.entry))
+                if answer is not None:
+                    relayed.append(answer)
+            elif isinstance(answer, ServerError):
+                self._refused(each.entry, answer)
+        return settles, relayed, _unreached(answers)
+
+    async def _relay(self, conn: AsyncConnector, relayed: list[Relayed]) -> None:
+        """Brings the deaths of parents on to theirs at once, a level a round.
+
+        They lie in other queues' outboxes, whose pumps would be next to look; theirs is what does not arrive here.
+        """
+        for _ in range(flows.MAX_LEVELS):
+            if not relayed:
+                return
+            calls = [flows.deliver(each.entry) for each in relayed]
+            settles, relayed, failure = await self._brought(conn, relayed, calls)
+            failure = failure or _unreached(await conn.run_many(settles))
+            if failure is not None:
+                raise failure
 
     def _refused(self, entry: bytes, error: ServerError) -> None:
         if entry not in self._said and len(self._said) < _REMEMBERED:

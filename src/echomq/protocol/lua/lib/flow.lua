@@ -78,16 +78,17 @@ local function signal_done(id, parent, queue, result)
     child_done(parent, id, result)
   end
 end
--- signal_death(id, reason): up through every level; reads the row, so before it is deleted.
+-- signal_death(id, reason): up through every level; reads the row, so before it is deleted. Gives the entry that it has
+-- left in the outbox, if any.
 local function signal_death(id, reason)
   while true do
     local link = fields(id, 'parent', 'parent_policy', 'parent_queue')
     if not link or not link[1] then return end
     local parent, policy = link[1], link[2] == 'id' and 'id' or 'fp'
     if link[3] then
-      local entry = { '', 'fail', link[3], parent, id, policy, reason }
-      redis.call('RPUSH', base .. 'flow:outbox', table.concat(entry, '\0'))
-      return
+      local entry = table.concat({ '', 'fail', link[3], parent, id, policy, reason }, '\0')
+      redis.call('RPUSH', base .. 'flow:outbox', entry)
+      return entry
     end
     if not child_dead(parent, id, policy, reason) then return end
     id, reason = parent, redis.call('HGET', row_of(parent), 'last_error')
