@@ -10,6 +10,8 @@ import weakref
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
+from echomq.app.background import Background
+from echomq.app.waiting import Waiting
 from echomq.identity.errors import InvalidInputError
 from echomq.wire import FENCE, Wire, aconnect, connect
 from echomq.wire.dialect import check_wire
@@ -32,6 +34,7 @@ class _Awaited:
     def __init__(self, source: Source, fence: str, wire: Wire) -> None:
         self._generator = self._hold(source, fence, wire)
         self._opening = asyncio.ensure_future(anext(self._generator))
+        self._waiting: Waiting | None = None
 
     async def get(self) -> AsyncConnector:
         if not self._opening.done():
@@ -39,12 +42,21 @@ class _Awaited:
             await asyncio.wait([self._opening])
         return self._opening.result()
 
+    async def waiting(self) -> Waiting:
+        """Those who wait for results over it."""
+        connector = await self.get()
+        if self._waiting is None:
+            self._waiting = Waiting(connector)
+        return self._waiting
+
     @property
     def failed(self) -> bool:
         opening = self._opening
         return opening.done() and (opening.cancelled() or opening.exception() is not None)
 
     async def close(self) -> None:
+        if self._waiting is not None:
+            self._waiting.close()
         with contextlib.suppress(Exception):
             await self._opening
         await self._generator.aclose()
@@ -87,6 +99,8 @@ class Connections:
         self._blocking: Connector | None = None
         self._at_exit: weakref.finalize[[], Connections] | None = None
         self._awaited = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Awaited]()
+        self.background = Background()
+        """For threads that wait for what is awaited."""
         _every.add(self)
 
     def __repr__(self) -> str:
@@ -122,14 +136,26 @@ class Connections:
 
     async def awaited(self) -> AsyncConnector:
         """The running loop's connector, opened by the first task that asks."""
+        return await self._held().get()
+
+    async def waiting(self) -> Waiting:
+        """Those who wait for results on the running loop."""
+        return await self._held().waiting()
+
+    def _held(self) -> _Awaited:
         loop = asyncio.get_running_loop()
         held = self._awaited.get(loop)
         if held is None or held.failed:
+            # What is held for a loop refers to it, so nobody else lets go of those that have ended.
+            for each in self._awaited.keyrefs():
+                if (ended := each()) is not None and ended.is_closed():
+                    self._awaited.pop(ended, None)
             held = self._awaited[loop] = _Awaited(self.source(), self.fence, self.wire)
-        return await held.get()
+        return held
 
     def close(self) -> None:
-        """Closes the blocking connector; the next use opens another."""
+        """Closes the blocking connector, and ends who blocks on a result; the next use opens another."""
+        self.background.close()
         with self._lock:
             connector, self._blocking = self._blocking, None
             if self._at_exit is not None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, Unpack, overload
 
 from echomq.app.bound import Bound
+from echomq.app.codec import Codec, Codecs
 from echomq.app.connections import Connections
 from echomq.app.definition import JobDecorator, JobWords
 from echomq.app.errors import BlockingCallWarning, UndeclaredQueueWarning
+from echomq.app.handles import Job
 from echomq.app.hooks import Hooked
 from echomq.app.job import CoroutineJob, JobFunction, PlainJob
 from echomq.app.lanes import Lane
@@ -24,15 +27,15 @@ from echomq.protocol import admin
 from echomq.protocol.admin import Cancellation
 from echomq.protocol.admission import Admitted
 from echomq.protocol.call import Call, Plan
-from echomq.protocol.checks import MAX_PAYLOAD, integer
+from echomq.protocol.checks import MAX_PAYLOAD, check_job, integer
 from echomq.protocol.errors import InvalidInputError, QueueNameError
 from echomq.protocol.keys import check_queue
+from echomq.protocol.results import Ending, endings
 from echomq.wire.options import FENCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from echomq.app.handles import Job
     from echomq.runtime.dial import Dial
     from echomq.wire import AsyncConnector, Connector, Wire
 
@@ -56,6 +59,7 @@ class EchoMQ(Hooked):
     `max_payload`, in bytes, bounds what one job carries; 1 MiB unless given. `queues`: those that no job of the app is
     in, and that its workers serve all the same. `prefix` goes before the name of every queue that the app touches, so
     that staging and production can share a server: with `prefix="staging"` its queue `mail` is `staging:mail`.
+    `codec` encodes the arguments of the jobs, see `Codec`; of several the first one does, and all decode.
     `wire` is how the server is spoken to (protocol §5): 4 by scripts, 6 by native commands and by nothing else, "auto"
     by those that it has; None is the URL's `?wire=`, or else "auto". `middleware`: see `mq.middleware`.
     `InvalidInputError` for a wrong URL, name or number.
@@ -72,6 +76,7 @@ class EchoMQ(Hooked):
         durable: bool = False,
         fence: str = FENCE,
         max_payload: int = PAYLOAD,
+        codec: Codec | Iterable[Codec] | None = None,
         events: bool = False,
         wire: Wire | None = None,
         middleware: Iterable[object] = (),
@@ -80,6 +85,7 @@ class EchoMQ(Hooked):
         self._prefix = "" if prefix is None else f"{_prefix(prefix)}{SEPARATOR}"
         self.default_queue = self.queue_name(default_queue)
         self.max_payload = integer("max_payload", max_payload, least=1, most=MAX_PAYLOAD)
+        self.codecs = Codecs(codec)
         self.events = events
         self._connections = Connections(url, home, durable, fence=fence, wire=wire)
         self._registry = Registry([self.queue_name(queue) for queue in _declared(queues)])
@@ -244,7 +250,34 @@ class EchoMQ(Hooked):
         call = admin.cancel_job(self.default_queue if queue is None else self.queue_name(queue), job_id, reason=reason)
         return await self.arun(call)
 
-    def warn_on_a_loop(self, method: str) -> None:
+    def handle(self, job_id: str, *, queue: str | None = None) -> Job[object]:
+        """The handle of a job by its id, in the app's default queue unless named; `send.handle(job_id)` knows more.
+
+        Its result is what JSON makes of it, for the function is not known. `IdError` for what is no job's id. Nothing
+        is sent.
+        """
+        return Job(check_job(job_id), "", self.default_queue if queue is None else self.queue_name(queue), False, self)
+
+    def ending(self, queue: str, job_id: str, timeout_s: float | None) -> Ending:
+        """What has become of a job once it has ended, or after so many seconds. For `Job.get`."""
+        began = time.monotonic()
+        (ending,) = self.run(endings(queue, (job_id,)))
+        if ending.is_final or timeout_s == 0:
+            return ending
+        left_s = None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - began))
+        return self.wait_for(self.aending(queue, job_id, left_s))
+
+    async def aending(self, queue: str, job_id: str, timeout_s: float | None) -> Ending:
+        """`ending`, awaited. For `Job.result`."""
+        if timeout_s == 0:
+            return (await self.arun(endings(queue, (job_id,))))[0]
+        return await (await self._connections.waiting()).ending(queue, job_id, timeout_s)
+
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """Blocks until something that is awaited is done, on the event loop that waits for this app's threads."""
+        return self._connections.background.run(work)
+
+    def warn_on_a_loop(self, method: str, awaited: str = "") -> None:
         """To be called by the blocking methods that have an awaited twin, straight from the user's code."""
         asyncio = sys.modules.get("asyncio")
         if self._warned or asyncio is None:
@@ -255,13 +288,13 @@ class EchoMQ(Hooked):
             return
         self._warned = True
         warnings.warn(
-            f"{method}() blocks the running event loop until the server answers; await a{method}() instead",
+            f"{method}() blocks the running event loop until the server answers; use {awaited or f'a{method}'} instead",
             BlockingCallWarning,
             stacklevel=3,
         )
 
     def close(self) -> None:
-        """Closes the blocking connector; a later use opens it again."""
+        """Closes the blocking connector; a later use opens it again. A `get` that waits has a `DisconnectedError`."""
         self._connections.close()
 
     async def aclose(self) -> None:

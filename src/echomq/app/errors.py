@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from echomq.app.failures import JobCancelled, JobFailed, NoResultError, ResultError, ResultTimeoutError
 from echomq.identity.errors import EchoMQError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -14,7 +15,12 @@ __all__ = [
     "BlockingCallWarning",
     "EnqueueManyError",
     "EnvelopeError",
+    "JobCancelled",
     "JobDefinitionError",
+    "JobFailed",
+    "NoResultError",
+    "ResultError",
+    "ResultTimeoutError",
     "SerializationError",
     "StartupError",
     "UndeclaredQueueWarning",

@@ -193,12 +193,14 @@ class Flight:
         mq = self._mq
         for bound, queue, job_id, answer in zip(self.bounds, self._queues, self._ids, self._answers, strict=True):
             name = bound.job.name
+            kept = bound.job.keeps(bound.options)
             if isinstance(answer, Admitted):
-                yield Job(answer.id, name, queue, answer.verdict is _DUPLICATE, mq), None
+                duplicate = answer.verdict is _DUPLICATE
+                yield Job(answer.id, name, queue, duplicate, mq, duplicate or kept), None
             elif isinstance(answer, EchoMQError):
-                yield Job(job_id, name, queue, False, mq), answer
+                yield Job(job_id, name, queue, False, mq, kept), answer
             else:
-                yield Job(job_id, name, queue, False, mq), None
+                yield Job(job_id, name, queue, False, mq, kept), None
 
     def _is_taken(self, place: int) -> bool:
         answer = self._answers[place]

@@ -100,7 +100,7 @@ def period_ms(what: str, whole: timedelta | None, parts: Span = _NONE) -> int:
 
 
 def first_ms(what: str, span: timedelta) -> int:
-    """How long until a first run, in ms, rounded up; zero is at once."""
+    """How long until something, in ms, rounded up; zero is at once, or not at all."""
     if not isinstance(span, timedelta):
         raise InvalidInputError(f"{what} must be a timedelta, not {type(span).__name__}: {span!r}")
     if span < _ZERO:

@@ -1,0 +1,103 @@
+"""What a job's function returns, by its annotation: encoded by the worker, read where somebody waits for it.
+
+The rules are those of arguments. A result lies as JSON in the row's `:result`, and in the `:processed` of a flow's
+parent; for None an empty text lies there, and for a value that could not be kept a `!` and the reason, which no JSON
+begins with (docs/additions.md).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any, Final, Never, NoReturn, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from echomq.app.arguments import Parameter
+from echomq.app.errors import ResultError
+from echomq.app.plain import altered, encode_value, not_finite, reason
+from echomq.app.text import cut
+
+log: Final = logging.getLogger("echomq.worker")
+
+NOT_KEPT: Final = b"!"
+_EMPTY: Final = Parameter(Any)
+_decode: Final = msgspec.json.Decoder().decode
+
+
+class Returns:
+    """The results of the job `job`, of at most `most` bytes each."""
+
+    def __init__(self, job: str, function: Callable[..., object], most: int) -> None:
+        self._job = job
+        self._most = most
+        self._said = False
+        self._parameter = _parameter(function)
+
+    def encoded(self, value: object) -> bytes:
+        """`value` as it is kept. The job is done either way: what cannot be kept is noted, and logged once."""
+        if value is None:
+            return b""
+        try:
+            why = self._unfit(value)
+            data = encode_value(value) if why is None else b""
+            if why is None and b"null" in data and not_finite(value):
+                why = "it holds a NaN or an infinity, which have no form in JSON"
+        except Exception as error:  # noqa: BLE001  (a value's own hooks may raise anything)
+            why, data = reason(error), b""
+        if why is None and len(data) > self._most:
+            why = f"it is {len(data):,} bytes, and at most {self._most:,} are allowed (max_payload)"
+        if why is None:
+            return data
+        if not self._said:
+            self._said = True
+            log.warning("job %s is done, but its result, %s, is not kept: %s", self._job, _kind(value), why)
+        return NOT_KEPT + f"{_kind(value)}: {why}".encode("utf-8", "backslashreplace")
+
+    def value(self, data: bytes) -> object:
+        """What was returned, as the annotation says; `ResultError` when it was not kept or does not fit."""
+        if not data:
+            return None
+        if data.startswith(NOT_KEPT):
+            why = data[1:].decode("utf-8", "replace")
+            raise ResultError(f"it is done, but its result could not be kept, {why}")
+        try:
+            return self._parameter.arrive(_decode(data))
+        except Exception as error:
+            raise ResultError(f"it is done, but its result does not fit the annotation: {reason(error)}") from error
+
+    def _unfit(self, value: object) -> str | None:
+        parameter = self._parameter
+        return altered(value) if parameter.loose and type(value) is not parameter.exact else None
+
+
+def _kind(value: object) -> str:
+    return cut(type(value).__qualname__)
+
+
+def _parameter(function: Callable[..., object]) -> Parameter:
+    """What the annotation of the result asks for; nothing where there is none, or none that JSON can serve."""
+    try:
+        return Parameter(_annotation(function))
+    except Exception:  # noqa: BLE001  (it was no part of the job's contract so far: no reason to refuse the job)
+        return _EMPTY
+
+
+def _annotation(function: Callable[..., object]) -> Any:
+    import inspect
+
+    inner = inspect.unwrap(function)
+    raw = getattr(inner, "__annotations__", {}).get("return", Any)
+    found: Any = get_type_hints(
+        SimpleNamespace(__annotations__={"return": raw}),
+        globalns=getattr(inner, "__globals__", {}),
+        include_extras=True,
+    )["return"]
+    if get_origin(found) in (Awaitable, Coroutine):
+        found = get_args(found)[-1]
+    return Any if found in (Never, NoReturn) else found
+
+
+UNKNOWN: Final = Returns("", lambda: None, 0)
+"""For a job whose function is not known here: JSON as it is."""
