@@ -17,7 +17,9 @@ from conformance.breaks import BREAKS, damage
 from echomq.cli.conformance import conformance
 from echomq.conformance import every
 from support.embedded import IDLE, folder
-from support.servers import Server
+from support.servers import Server, wire_6
+
+WIRE = 6 if wire_6() else 4
 
 
 def echomq(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -39,7 +41,8 @@ def test_a_line_a_scenario_and_a_total(server: Server) -> None:
     assert {line.split()[0] for line in lines} <= {"ok", "skip"}
     assert all(each.contract in line for each, line in zip(every(), lines, strict=True))
     found = re.fullmatch(
-        r"(\d+) scenarios on (valkey|redis) [\d.]+, wire 4: (\d+) ok, 0 failed, (\d+) skipped, in [\d.]+ s", total
+        rf"(\d+) scenarios on (valkey|redis) [\d.]+, wire {WIRE}: (\d+) ok, 0 failed, (\d+) skipped, in [\d.]+ s",
+        total,
     )
     assert found
     assert int(found[1]) == len(lines) == int(found[3]) + int(found[4])
@@ -50,7 +53,7 @@ def test_json_is_one_object_and_only_names_the_scenarios(server: Server) -> None
     assert done.returncode == 0, done.stderr
     read: dict[str, Any] = json.loads(done.stdout)
     assert {name: read[name] for name in ("wire", "total", "ok", "fail", "skip")} == {
-        "wire": 4,
+        "wire": WIRE,
         "total": 2,
         "ok": 2,
         "fail": 0,
