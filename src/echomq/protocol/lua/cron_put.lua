@@ -16,7 +16,7 @@ redis.call('ZCARD', base .. 'repeat')
 redis.call('ZCARD', base .. 'cron')
 redis.call('DEL', base .. other .. ':' .. name)
 redis.call('ZREM', base .. other, name)
-if redis.pcall('HLEN', record).err or kind == 'repeat' then redis.call('DEL', record) end
+if kind == 'repeat' or redis.call('TYPE', record).ok ~= 'hash' then redis.call('DEL', record) end
 redis.call(
   'HDEL', record, 'every_ms', 'line', 'tz', 'anchor_ms', 'start_ms', 'end_ms', 'jitter_ms', 'catch_up', 'overlap',
   'max_runs', 'expires_in_ms', 'group', 'lane', 'dedup', 'dedup_ms', 'dedup_way', 'owner', 'template', 'slot_ms', 'paused'
