@@ -33,6 +33,7 @@ __all__ = [
     "Snooze",
     "State",
     "Success",
+    "Supervisor",
     "Worker",
     "aconnect",
     "admin",
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from echomq.app.lanes import Lane
     from echomq.app.middleware import Middleware, Sending
     from echomq.app.options import Dedup
+    from echomq.app.supervise import Supervisor
     from echomq.app.worker import Worker
     from echomq.identity.errors import EchoMQError, InvalidInputError
     from echomq.identity.minter import mint
@@ -109,6 +111,7 @@ else:
         "Snooze": "echomq.app.control",
         "State": "echomq.protocol.replies",
         "Success": "echomq.app.follow",
+        "Supervisor": "echomq.app.supervise",
         "Worker": "echomq.app.worker",
         "aconnect": "echomq.wire",
         "connect": "echomq.wire",

@@ -52,7 +52,9 @@ class Line:
         return unframed(self._exactly(int.from_bytes(self._exactly(_HEAD), "big")))
 
     def close(self) -> None:
-        """The other end learns of it."""
+        """The other end learns of it, and so does a thread that reads here."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
 
     def _exactly(self, size: int) -> bytes:
@@ -123,6 +125,7 @@ def main() -> None:
     """A child's whole life; see `start` for its arguments."""
     _, _, number, parent, death, _ = sys.argv
     _die_with(int(parent), int(death))
+    os.set_inheritable(int(number), False)  # what a job starts is not to hold the line
     line = Line(socket.socket(fileno=int(number)))
     try:
         sys.path[:], pickled = line.receive()

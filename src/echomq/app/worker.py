@@ -11,11 +11,12 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from echomq.app.address import Address, address_of
 from echomq.app.dispatch import Dispatch
 from echomq.app.echomq import EchoMQ
+from echomq.app.joblog import JobLog
 from echomq.app.lifecycle import Lifecycle
 from echomq.app.patience import PATIENCE_S, Patience
 from echomq.app.pool import Cell, Pool
@@ -41,6 +42,23 @@ PATIENCE: Final = timedelta(seconds=PATIENCE_S)
 _FOREVER_MS: Final = 10 * 365 * 86_400_000
 
 
+class WorkerWords(TypedDict, total=False):
+    """The options of a `Worker`, for those who make it elsewhere."""
+
+    queues: Queues | None
+    order: Order
+    concurrency: int
+    burst: bool
+    grace: timedelta
+    events: bool
+    lease: timedelta
+    unknown_patience: timedelta
+    max_jobs: int | None
+    max_rss: int | None
+    pool: int | None
+    log_payloads: bool
+
+
 class Worker:
     """Runs the jobs of `mq` until it is told to stop: coroutines on its event loop, plain functions in threads.
 
@@ -56,7 +74,8 @@ class Worker:
     what it has in hand, however long that takes, and stops; `worn` then says why. A `Supervisor` replaces it. `pool`:
     how many processes there are for jobs with `process=True`, as many as processors unless given; and how many jobs
     whose lease has lapsed before run at once, each alone in a fresh process. `address`: where such a process finds
-    the app; a global of a module is found by itself.
+    the app; a global of a module is found by itself. `log_payloads`: the line in the log that each job gets has its
+    arguments, too, which may be secrets.
 
     A job that is cancelled while it runs is interrupted when it is a coroutine, and killed when it has a process; a
     plain function has to look (`current_job().raise_if_cancelled()`).
@@ -77,6 +96,7 @@ class Worker:
         max_jobs: int | None = None,
         max_rss: int | None = None,
         pool: int | None = None,
+        log_payloads: bool = False,
         address: Address | None = None,
     ) -> None:
         self._mq = mq
@@ -90,6 +110,7 @@ class Worker:
         self._lease_ms = span_ms("lease", lease)
         patience_s = first_ms("unknown_patience", unknown_patience) / 1_000
         self._life = Lifecycle()
+        self._job_log = JobLog(arguments=log_payloads)
         self._dispatch = Dispatch(mq.names, Patience(patience_s), self._life, mq.layers.around)
         self._max_jobs = None if max_jobs is None else integer("max_jobs", max_jobs, least=1)
         self._max_rss = None if max_rss is None else integer("max_rss", max_rss, least=1)
@@ -98,8 +119,8 @@ class Worker:
         self._address = address
         self.supervised = False
         """A supervisor says when to stop, and when to stop at once; a signal, however often it comes, only stops."""
-        self.on_serving: Callable[[], None] = _nothing
-        """Called on its loop when it begins to serve."""
+        self.tell: Callable[..., None] = _nothing
+        """Tells the supervisor: `serving`, and `worn` with how many jobs it has claimed."""
         self.worn: str | None = None
         """Why it has stopped to be replaced by a fresh process; None while it has not."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -162,7 +183,7 @@ class Worker:
                 log.info("it was told to stop while it was connecting")
                 return
             log.info("serving %s: %d jobs, %d at once", ", ".join(self._queues), len(self._mq.jobs), self._concurrency)
-            self.on_serving()
+            self.tell("serving")
             await self._until_told(self._stopping)
 
     def run(self) -> None:
@@ -233,6 +254,7 @@ class Worker:
             events=self._events,
             interrupt=True,
             follower=partial(self._dispatch.succession.death, queue),
+            teller=self._job_log,
         )
 
     async def _serve_with_signals(self) -> None:
@@ -292,6 +314,7 @@ class Worker:
     async def _until_worn(self) -> None:
         self.worn = await had_enough(self._budget, self._max_rss)
         log.info("%s: it ends what it has in hand, to be replaced", self.worn)
+        self.tell("worn", self._claimed())
 
     async def _until_empty(self) -> None:
         """A whole round of claims that brings nothing, begun when nothing was in hand that could add a job."""
@@ -335,5 +358,5 @@ class Worker:
         await asyncio.gather(*(each.stop(0) for each in self._consumers))
 
 
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     pass

@@ -10,7 +10,9 @@ import typer
 
 from echomq.protocol.checks import MAX_MS
 
-__all__ = ["seconds", "whole"]
+__all__ = ["seconds", "size", "whole"]
+
+_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 _SHOWN: Final = 100
 """Characters of a wrong word that are shown."""
@@ -45,3 +47,17 @@ def seconds(least: float) -> Callable[[str], float]:
         return number
 
     return parse
+
+
+def size(text: str) -> int:
+    """The parser of an option that takes an amount of memory; gives bytes."""
+    word = text.upper().removesuffix("B").removesuffix("I")
+    digits = word.rstrip("KMGT")
+    factor = _UNITS.get(word[len(digits) :])
+    try:
+        number = int(float(digits) * (factor or 0))
+    except (ValueError, OverflowError):
+        number = 0
+    if number < 1:
+        raise typer.BadParameter(f"{text[:_SHOWN]!r}; a number of bytes, with K, M or G if so wanted, is allowed: 512M")
+    return number

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from echomq.cli.logs import Level
-from echomq.cli.numbers import seconds, whole
+from echomq.cli.logs import Format, Level
+from echomq.cli.numbers import seconds, size, whole
 from echomq.cli.wires import WireText, wire_of
 from echomq.identity.errors import InvalidInputError
 
@@ -28,10 +29,50 @@ def worker(
     ] = 10,
     queue: Annotated[
         list[str] | None,
-        typer.Option("--queue", "-q", metavar="NAME", help="Serve this queue; may be repeated. Default: all."),
+        typer.Option(
+            "--queue",
+            "-q",
+            metavar="NAME[=WEIGHT]",
+            help="Serve this queue, with this share of the slots; may be repeated. Default: all, alike.",
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Serve a queue only while those before it have nothing to claim.")
+    ] = False,
+    processes: Annotated[
+        int,
+        typer.Option(
+            *("--processes", "-p"),
+            parser=whole(1, 1_000),
+            metavar="N",
+            help="Worker processes, each with its own --concurrency; one that dies is replaced.",
+        ),
+    ] = 1,
+    pool: Annotated[
+        int | None,
+        typer.Option(
+            *("--pool",),
+            parser=whole(1, 100_000),
+            metavar="N",
+            help="Processes in each worker for jobs with process=True. Default: as many as processors.",
+        ),
     ] = None,
     burst: Annotated[
         bool, typer.Option("--burst", help="End when nothing is left to claim; jobs for later are not waited for.")
+    ] = False,
+    max_jobs: Annotated[
+        int | None,
+        typer.Option(parser=whole(1), metavar="N", help="Replace a worker process once it has claimed so many jobs."),
+    ] = None,
+    max_rss: Annotated[
+        int | None,
+        typer.Option(
+            parser=size, metavar="SIZE", help="Replace a worker process with more memory than this: 512M, 2G."
+        ),
+    ] = None,
+    reload: Annotated[
+        bool,
+        typer.Option("--reload", help="For development: start anew when a Python file below this folder changes."),
     ] = False,
     grace: Annotated[
         float,
@@ -47,31 +88,77 @@ def worker(
         Level | None,
         typer.Option(help="How much to log on stderr; info is a line a job. Default: info, or the app's own set-up."),
     ] = None,
+    log_format: Annotated[
+        Format | None,
+        typer.Option(help="How to log: text, or json, an object a line. Default: text, or the app's own set-up."),
+    ] = None,
+    log_payloads: Annotated[
+        bool, typer.Option("--log-payloads", help="Log the arguments of jobs, too, which may be secrets.")
+    ] = False,
 ) -> None:
     """Run the jobs of an app: one process claims, retries, recurs and recovers, with no scheduler beside it.
 
     The first SIGTERM or SIGINT ends it gracefully: no new jobs, --grace seconds for the running ones, then they are
     handed back with no attempt spent. A second signal hands them back at once. While it still connects one is enough.
 
-    Exit codes: 0 stopped, also while it connects, or the burst is over; 1 the server cannot be reached; 2 something is
-    written wrongly.
+    With --processes, --max-jobs, --max-rss or --reload a supervisor keeps the workers: one that dies is started again,
+    ever more slowly while that goes on, and signals are handed on. SIGHUP replaces the workers one after another.
+
+    Exit codes: 0 stopped, also while it connects, or the burst is over; 1 the server cannot be reached to begin with,
+    or a worker had to be killed; 2 something is written wrongly.
 
     \b
     Examples:
       echomq worker tasks:mq
-      echomq worker shop.tasks:mq --queue mail --queue images --concurrency 50
+      echomq worker shop.tasks:mq --queue mail=3 --queue images --concurrency 50
+      echomq worker tasks:mq --queue urgent --queue other --strict
+      echomq worker tasks:mq --processes 4 --max-rss 512M
+      echomq worker tasks:mq --reload
       echomq worker tasks:mq --burst --url valkey://localhost:6379/0
     """
-    from echomq.app.worker import Worker
+    from echomq.app.address import Address
+    from echomq.app.supervise import Supervisor
+    from echomq.app.worker import Worker, WorkerWords
     from echomq.cli.logs import configure
-    from echomq.app.target import load
 
     asked = wire_of(wire)
-    mq = load(target)
-    configure(log_level)
-    if url is not None or asked is not None:
-        mq.use_server(url, wire=asked)
-    Worker(mq, queues=queue or None, concurrency=concurrency, burst=burst, grace=_seconds(grace)).run()
+    address = Address(
+        target,
+        server=(url, asked) if url is not None or asked is not None else None,
+        prepare=partial(configure, log_level, log_format),
+    )
+    options = WorkerWords(
+        queues=_queues(queue) if queue else None,
+        order="strict" if strict else "shares",
+        concurrency=concurrency,
+        burst=burst,
+        grace=_seconds(grace),
+        max_jobs=max_jobs,
+        max_rss=max_rss,
+        pool=pool,
+        log_payloads=log_payloads,
+    )
+    if processes > 1 or reload or max_jobs is not None or max_rss is not None:
+        configure(log_level, log_format)
+        Supervisor(address, processes=processes, reload=reload, **options).run()
+    else:
+        Worker(address.load(), address=address, **options).run()
+
+
+def _queues(words: list[str]) -> dict[str, int]:
+    """The weights by queue. What looks like a weight is one: a name that ends so is given one, as in `a=1=1`."""
+    out: dict[str, int] = {}
+    for word in words:
+        name, equals, weight = word.rpartition("=")
+        if not equals:
+            out[word] = 1
+        elif weight.isascii() and weight.isdigit():
+            out[name] = int(weight[:10])
+        else:
+            raise InvalidInputError(
+                f"--queue {word!r:.200}: {weight!r:.100} is no weight; a whole number, from 1, is one"
+            )
+    return out
 
 
 def _seconds(grace: float) -> timedelta:
