@@ -1,61 +1,96 @@
-"""A job that comes again: a registration by name that a worker's pump keeps firing (protocol §9)."""
+"""A job that comes again: a registration by name that every worker's pump keeps firing (protocol §9)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec
+from datetime import timedelta
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar, cast
 
-from echomq.protocol import repeat
-from echomq.protocol.call import Call
-from echomq.protocol.repeat import Registration
+from echomq.app.options import Options
+from echomq.app.registering import Registered, register
+from echomq.app.schedule import Schedule
+from echomq.app.timing import CronWords, EveryWords, Timing, cron_timing, every_timing
+from echomq.protocol.call import Plan
+from echomq.protocol.checks import name_of
+from echomq.protocol.lanes import lane_id
+from echomq.protocol.recurring import Definition
 
 if TYPE_CHECKING:
+    from echomq.app.handles import Job
     from echomq.app.job import JobFunction
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class Recurrence(Generic[P]):
-    """A job with a period and a name, ready to be registered with its arguments."""
+class Recurrence(Schedule, Generic[P, R]):
+    """A job with a timing and a name, ready to be registered with its arguments."""
 
-    def __init__(self, job: JobFunction[P, Any], name: str, every_ms: int, first_in_ms: int) -> None:
+    def __init__(self, job: JobFunction[P, R], options: Options, name: str, timing: Timing) -> None:
+        super().__init__(job.mq, name_of("the name of a recurrence", name), options.queue or job.queue)
         self._job = job
-        self.name = name
-        self.every_ms = every_ms
-        self.first_in_ms = first_in_ms
+        self._options = options
+        self._timing = timing
 
     def __repr__(self) -> str:
-        return f"<recurrence {self.name} of {self._job.name} every {self.every_ms} ms>"
+        said = self._timing.definition
+        when = f"every {said.every_ms} ms" if said.every_ms is not None else f"at {said.line} {said.tz}"
+        return f"<recurrence {self.name} of {self._job.name} {when}>"
 
-    def register(self, *args: P.args, **kwargs: P.kwargs) -> Registration:
-        """Registers it, or brings the registration of that name up to date; says which.
+    def register(self, *args: P.args, **kwargs: P.kwargs) -> Registered:
+        """Registers it, or makes the recurrence of that name be like this; says which, and when it runs next.
 
-        The next run stays unless the period changes; a first one is `first_in` after the server's now (protocol §9).
-        Each occurrence is a fresh job with these arguments; a time when no worker ran leaves no backlog.
+        The next run is kept unless the timing changes, and so is a pause. Each occurrence is a fresh job with these
+        arguments.
 
         Raises as `enqueue` does: `TypeError` and `InvalidInputError` before anything is sent, then `WireError` or
         `ServerError`.
         """
-        call = self._upsert(self._job.payload(args, kwargs))
-        self._job.mq.warn_on_a_loop("register")
-        return self._job.mq.run(call)
+        plan = self._plan(args, kwargs)
+        self.mq.warn_on_a_loop("register")
+        return self.mq.run(plan)
 
-    async def aregister(self, *args: P.args, **kwargs: P.kwargs) -> Registration:
+    async def aregister(self, *args: P.args, **kwargs: P.kwargs) -> Registered:
         """`register`, awaited."""
-        return await self._job.mq.arun(self._upsert(self._job.payload(args, kwargs)))
+        return await self.mq.arun(self._plan(args, kwargs))
 
-    def cancel(self) -> bool:
-        """Ends it; False when there was none of that name. Occurrences that were admitted stay."""
-        return self._job.mq.run(repeat.cancel(self._job.queue, self.name))
+    def run_now(self) -> Job[R]:
+        """See `Schedule.run_now`: with the arguments that it is registered with."""
+        return cast("Job[R]", super().run_now())
 
-    async def acancel(self) -> bool:
-        """`cancel`, awaited."""
-        return await self._job.mq.arun(repeat.cancel(self._job.queue, self.name))
+    async def arun_now(self) -> Job[R]:
+        """`run_now`, awaited."""
+        return cast("Job[R]", await super().arun_now())
 
-    def _upsert(self, template: bytes) -> Call[Registration]:
-        return repeat.upsert(
-            self._job.queue,
-            self.name,
-            every_ms=self.every_ms,
-            template=template,
-            first_in_ms=self.first_in_ms,
-        )
+    def plan(self, args: tuple[object, ...], kwargs: dict[str, object], owner: str = "") -> Plan[Registered]:
+        """The registration as a plan; `owner` is whose code declares it."""
+        template = self._job.encoded(args, kwargs, self._options)
+        return register(self.queue, self.name, _defined(self._timing, template, self._options, owner), self._timing)
+
+    def _plan(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Plan[Registered]:
+        return self.plan(args, kwargs)
+
+
+def every(
+    job: JobFunction[P, R], options: Options, name: str, period: timedelta | None, words: EveryWords
+) -> Recurrence[P, R]:
+    """What `send.every(...)` gives."""
+    return Recurrence(job, options, name, every_timing(period, words))
+
+
+def cron(job: JobFunction[P, R], options: Options, name: str, line: str, words: CronWords) -> Recurrence[P, R]:
+    """What `send.cron(...)` gives."""
+    return Recurrence(job, options, name, cron_timing(line, words))
+
+
+def _defined(timing: Timing, template: bytes, options: Options, owner: str) -> Definition:
+    dedup = None if options.dedup is None else options.dedup.verb()
+    return timing.of(
+        template,
+        group="" if options.lane is None else lane_id(options.lane),
+        lane=options.lane or "",
+        dedup="" if dedup is None else dedup.key,
+        dedup_ms=0 if dedup is None else dedup.window_ms or 0,
+        dedup_way="replace" if dedup is not None and dedup.replace else "keep",
+        expires_in_ms=options.expires_ms,
+        owner=owner,
+    )

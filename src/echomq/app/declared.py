@@ -1,0 +1,159 @@
+"""Schedules that code declares: `@mq.job(schedule=Every(hours=1))`, brought in line with the server at worker start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
+
+from echomq.app.depends import signature_of
+from echomq.app.errors import JobDefinitionError
+from echomq.app.naming import job_name
+from echomq.app.recurrence import Recurrence
+from echomq.app.registering import Registered
+from echomq.app.schedule import ScheduleInfo, schedules
+from echomq.app.timing import CronWords, EveryWords, Timing, cron_timing, every_timing
+from echomq.protocol import cron
+from echomq.protocol.call import Plan
+from echomq.protocol.checks import name_of
+from echomq.protocol.repeat import Registration
+
+if TYPE_CHECKING:
+    from echomq.app.echomq import EchoMQ
+    from echomq.app.job import JobFunction
+
+_NO_KWARGS: Final[Mapping[str, object]] = {}
+
+
+class Declared:
+    """What `Every` and `Cron` have in common: a timing, a name, and arguments."""
+
+    def __init__(self, timing: Timing, name: str | None, args: Iterable[object], kwargs: Mapping[str, object]) -> None:
+        self.timing = timing
+        self.name = None if name is None else name_of("the name of a recurrence", name)
+        self.args = tuple(args)
+        self.kwargs = dict(kwargs)
+
+    def __repr__(self) -> str:
+        said = self.timing.definition
+        when = f"{said.every_ms} ms" if said.every_ms is not None else f"{said.line!r}, tz={said.tz!r}"
+        return f"{type(self).__name__}({when}{'' if self.name is None else f', name={self.name!r}'})"
+
+
+class Every(Declared):
+    """`@mq.job(schedule=Every(hours=1))`: the words are those of `send.every(...)`.
+
+    `name`: the job's own name unless given. `args`, `kwargs`: the arguments of each occurrence.
+    """
+
+    def __init__(
+        self,
+        period: timedelta | None = None,
+        /,
+        *,
+        name: str | None = None,
+        args: Iterable[object] = (),
+        kwargs: Mapping[str, object] = _NO_KWARGS,
+        **words: Unpack[EveryWords],
+    ) -> None:
+        super().__init__(every_timing(period, words), name, args, kwargs)
+
+
+class Cron(Declared):
+    """`@mq.job(schedule=Cron("30 2 * * *", tz="Europe/Berlin"))`: the words are those of `send.cron(...)`.
+
+    `name`: the job's own name unless given. `args`, `kwargs`: the arguments of each occurrence.
+    """
+
+    def __init__(
+        self,
+        line: str,
+        /,
+        *,
+        name: str | None = None,
+        args: Iterable[object] = (),
+        kwargs: Mapping[str, object] = _NO_KWARGS,
+        **words: Unpack[CronWords],
+    ) -> None:
+        super().__init__(cron_timing(line, words), name, args, kwargs)
+
+
+ScheduleWord: TypeAlias = Every | Cron | Sequence[Every | Cron]
+"""What `@mq.job(schedule=...)` takes."""
+
+
+def declared(schedule: ScheduleWord | None) -> tuple[Declared, ...]:
+    """The schedules of a decorator, checked as far as that can be done without the function."""
+    if schedule is None:
+        return ()
+    wanted: Sequence[object] = schedule if isinstance(schedule, (list, tuple)) else (schedule,)
+    found: list[Declared] = []
+    for each in wanted:
+        if not isinstance(each, Declared):
+            raise JobDefinitionError(
+                f"schedule must be Every(hours=1), Cron('30 2 * * *') or a list of these, not {each!r:.80}"
+            )
+        found.append(each)
+    names = [each.name for each in found]
+    for name in names:
+        if names.count(name) > 1:
+            said = "one name, the job's own" if name is None else f"the name {name!r}"
+            raise JobDefinitionError(f"two schedules of a job have {said}: give each another name=...")
+    return tuple(found)
+
+
+def check_arguments(job: str, function: Callable[..., object], schedules: tuple[Declared, ...]) -> None:
+    """`JobDefinitionError` for a schedule without the arguments that its job needs."""
+    for each in schedules:
+        try:
+            signature_of(function).bind(*each.args, **each.kwargs)
+        except TypeError as error:
+            raise JobDefinitionError(
+                f"job {job!r} cannot run by schedule={each!r}: {error}; give its arguments defaults, or say them with "
+                f"{type(each).__name__}(..., args=(...), kwargs={{...}})"
+            ) from None
+
+
+def owner_of(job: JobFunction[..., Any]) -> str:
+    """The top package, or module, whose code has the job: it owns the schedules that are declared there."""
+    return job_name(job.function).partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What a synchronisation did: what is declared, by name, and the names that it removed."""
+
+    registered: dict[str, Registered]
+    removed: tuple[str, ...]
+
+    @property
+    def changed(self) -> int:
+        """How many it wrote."""
+        return sum(each.verdict is not Registration.UNCHANGED for each in self.registered.values())
+
+
+def sync(mq: EchoMQ, queues: Iterable[str], *, prune: bool = False) -> Plan[Synced]:
+    """Makes the declared schedules of the jobs in `queues` be as the code says; harmless when many do it at once.
+
+    With `prune` it also ends those of these queues that code of the same packages declared once, and no longer does.
+    """
+    wanted = tuple(dict.fromkeys(queues))
+    registered: dict[str, Registered] = {}
+    kept: set[tuple[str, str]] = set()
+    owners = {owner_of(job) for job in mq.jobs.values()}
+    for job in mq.jobs.values():
+        if job.queue not in wanted:
+            continue
+        for each in job.defaults.schedules:
+            recurrence = Recurrence(job, job.defaults.sends, each.name or job.name, each.timing)
+            kept.add((recurrence.queue, recurrence.name))
+            registered[recurrence.name] = yield from recurrence.plan(each.args, each.kwargs, owner_of(job))
+    removed: list[str] = []
+    if prune:
+        there: list[ScheduleInfo] = yield from schedules(wanted)
+        for info in there:
+            if info.declared_by in owners and (info.queue, info.name) not in kept:
+                ended: bool = yield cron.cancel(info.queue, info.name)
+                removed += [info.name] * ended
+    return Synced(registered, tuple(removed))

@@ -1,0 +1,186 @@
+"""What a registration does to the recurrence of its name: read where it stands, decide, write if it still stands so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from echomq.app.timing import Timing
+from echomq.identity.errors import EchoMQError, InvalidInputError
+from echomq.identity.minter import mint
+from echomq.protocol import cron
+from echomq.protocol.call import Plan
+from echomq.protocol.recurring import Definition, Entry, History, Kind, Standing
+from echomq.protocol.repeat import Registration
+
+_TRIES: Final = 100
+"""Others that were first, in a row, which no race explains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What a registration did, when it runs next (UTC, None when it is paused or over), and whether that was so before.
+
+    The next run is kept unless the timing has changed: the period or the line, the zone, the anchor; or jitter, start,
+    end or `max_runs` so that it no longer fits.
+    """
+
+    verdict: Registration
+    next_run: datetime | None
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a recurrence is to stand: its next slot, when that is due, and whether it is paused."""
+
+    slot_ms: int | None
+    due_ms: int | None
+    paused: bool
+
+
+def register(queue: str, name: str, definition: Definition, timing: Timing) -> Plan[Registered]:
+    """Makes the recurrence of a name be what `definition` says."""
+    for _ in range(_TRIES):
+        standing: Standing = yield cron.look(queue, name)
+        old = standing.entry
+        place = place_of(standing, name, definition, timing)
+        next_ms = None if place.paused else place.due_ms
+        kept = old is not None and next_ms is not None and next_ms == old.next_ms
+        if old is not None and _stands(standing, old, definition, place):
+            return Registered(Registration.UNCHANGED, _moment(next_ms), kept)
+        written: bool = yield cron.put(
+            queue, name, definition, standing, slot_ms=place.slot_ms, due_ms=place.due_ms, paused=place.paused
+        )
+        if written:
+            verdict = Registration.REGISTERED if old is None else Registration.UPDATED
+            return Registered(verdict, _moment(next_ms), kept)
+    raise _restless(name)
+
+
+def resume(queue: str, name: str) -> Plan[bool]:
+    """Lets a paused recurrence go on at its first slot after now; False when there is none of that name."""
+    for _ in range(_TRIES):
+        standing: Standing = yield cron.look(queue, name)
+        old = standing.entry
+        if old is None:
+            return False
+        if not old.history.paused:
+            return True
+        if old.definition is None:
+            raise InvalidInputError(f"recurrence {name!r} has a record that cannot be read: register it anew")
+        place = place_of(standing, name, old.definition, Timing(old.definition, paused=False))
+        written: bool = yield cron.put(
+            queue, name, old.definition, standing, slot_ms=place.slot_ms, due_ms=place.due_ms
+        )
+        if written:
+            return True
+    raise _restless(name)
+
+
+def run_now(queue: str, name: str) -> Plan[tuple[str, bytes, bool]]:
+    """Admits an occurrence beside the timetable; gives its id, the template, and whether that is a living job with
+    the same key."""
+    from echomq.runtime.slotted import slotted
+
+    for _ in range(_TRIES):
+        standing: Standing = yield cron.look(queue, name)
+        entry = standing.entry
+        if entry is None or entry.definition is None:
+            why = "is not registered" if entry is None else "has a record that cannot be read"
+            raise InvalidInputError(f"recurrence {name!r} of queue {queue!r} {why}: register it first")
+        definition = entry.definition
+        payload = slotted(definition.template, standing.now_ms, definition.expires_in_ms) or definition.template
+        verdict, job_id = yield cron.run(queue, entry, mint(), payload)
+        if verdict in (cron.Ran.ADMITTED, cron.Ran.HELD):
+            return job_id, definition.template, verdict is cron.Ran.HELD
+    raise _restless(name)
+
+
+def place_of(standing: Standing, name: str, definition: Definition, timing: Timing) -> Place:
+    """Where the recurrence of a name goes: where it is, unless its timing has changed."""
+    from echomq.runtime.timetable import timetable
+
+    old, now_ms = standing.entry, standing.now_ms
+    history = History() if old is None else _history(old)
+    paused = history.paused if timing.paused is None else timing.paused
+    if definition.max_runs is not None and history.runs >= definition.max_runs:
+        return Place(None, None, paused)
+    slot_ms = history.slot_ms
+    if old is None or not _fits(old, definition, slot_ms, now_ms):
+        goes_on = old is not None and old.definition is not None and old.definition.grid == definition.grid
+        slot_ms = _first_slot(name, definition, timing, now_ms, history.last_slot_ms, goes_on=goes_on)
+    elif history.paused and not paused and slot_ms is not None and slot_ms <= now_ms:
+        slot_ms = timetable(name, definition, slot_ms).following(now_ms)
+    if slot_ms is None:
+        return Place(None, None, paused)
+    if old is not None and old.next_ms is not None and _due_stays(old, definition, slot_ms):
+        return Place(slot_ms, old.next_ms, paused)
+    return Place(slot_ms, timetable(name, definition, slot_ms).due_ms(slot_ms), paused)
+
+
+def _first_slot(
+    name: str, definition: Definition, timing: Timing, now_ms: int, last_ms: int | None, *, goes_on: bool
+) -> int | None:
+    """The first slot of a timing: after now, and after every slot that there was."""
+    from echomq.runtime.timetable import timetable
+
+    base_ms, after_ms = timing.base_ms, max(now_ms, -1 if last_ms is None else last_ms)
+    if definition.every_ms is not None and base_ms is None:
+        if last_ms is None or not goes_on:
+            slot_ms = max(now_ms + timing.first_in_ms, after_ms)
+            return None if definition.end_ms is not None and slot_ms > definition.end_ms else slot_ms
+        base_ms = last_ms
+    return timetable(name, definition, base_ms or 0).following(after_ms)
+
+
+def _history(old: Entry) -> History:
+    if old.kind is Kind.CRON:
+        return old.history
+    return History(slot_ms=old.next_ms)
+
+
+def _fits(old: Entry, new: Definition, slot_ms: int | None, now_ms: int) -> bool:
+    """Whether the next slot of a recurrence is one of its new timing, too."""
+    before = old.definition
+    if before is None or slot_ms is None or old.score is None or before.grid != new.grid:
+        return False
+    if new.start_ms != before.start_ms:
+        if new.every_ms is not None and new.anchor_ms is None:
+            return new.start_ms is None  # the grid goes through its start
+        if slot_ms > now_ms:
+            return False  # an earlier slot may be among the new ones
+    last = slot_ms if new.end_ms is None else new.end_ms
+    return (slot_ms if new.start_ms is None else new.start_ms) <= slot_ms <= last
+
+
+def _due_stays(old: Entry, new: Definition, slot_ms: int) -> bool:
+    return (
+        old.definition is not None
+        and old.definition.jitter_ms == new.jitter_ms
+        and old.definition.grid == new.grid
+        and _history(old).slot_ms == slot_ms
+    )
+
+
+def _stands(standing: Standing, old: Entry, definition: Definition, place: Place) -> bool:
+    kind = Kind.REPEAT if definition.is_plain and not place.paused else Kind.CRON
+    return (
+        old.kind is kind
+        and old.definition == definition
+        and (standing.repeat is None or standing.cron is None)
+        and old.score is not None
+        and _history(old).slot_ms == place.slot_ms
+        and old.history.paused == place.paused
+    )
+
+
+def _moment(at_ms: int | None) -> datetime | None:
+    from echomq.runtime.calendar import instant
+
+    return None if at_ms is None else instant(at_ms)
+
+
+def _restless(name: str) -> EchoMQError:
+    return EchoMQError(f"recurrence {name!r} changed {_TRIES} times while it was read: is something re-registering it?")
