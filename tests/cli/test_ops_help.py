@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from echomq.cli import ops_text
 from echomq.identity.errors import InvalidInputError
+from support.servers import Server
 
 COMMANDS = ["queues", "stats", "jobs", "job", "dead", "lanes", "repeats", "workers", "health", "audit"]
 COMMANDS += ["pause", "resume", "drain", "obliterate", "set"]
@@ -24,8 +26,25 @@ def test_the_help_has_examples_of_options_that_exist(command: str, ops: Any) -> 
     assert own
     for option in re.findall(r"--[\w-]+", " ".join(own)):
         assert option in options, option
-    for option in ("--url", "--json", "ECHOMQ_URL"):
+    for option in ("--url", "--wire", "--json", "ECHOMQ_URL"):
         assert option in options
+
+
+def test_each_takes_the_wire(ops: Any, start_server: Callable[..., Server]) -> None:
+    native, bare = start_server(module=True), start_server(module=False)
+    for server, wire, code in (
+        (native, "6", 0),
+        (native, "auto", 0),
+        (bare, "4", 0),
+        (bare, "auto", 0),
+        (bare, "6", 1),
+    ):
+        said = ops("queues", "--url", f"unix://{server.socket_path}", "--wire", wire)
+        assert said.code == code, said.err
+    assert said.err.startswith(f"echomq: {bare.socket_path} has no native commands")
+    assert ops("queues", "--wire", "five").err == (
+        "echomq: --wire five: 4 (scripts), 6 (native commands) or auto is allowed\n"
+    )
 
 
 def test_the_program_lists_them_with_a_whole_sentence(ops: Any) -> None:
