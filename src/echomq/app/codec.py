@@ -92,8 +92,9 @@ def missing(name: str, codecs: Codecs) -> str:
 def _several(given: object) -> Iterable[object]:
     if given is None:
         return ()
-    several = isinstance(given, Iterable) and not isinstance(given, (Codec, str, bytes))
-    return cast("Iterable[object]", given) if several else (given,)
+    if isinstance(given, Iterable) and not isinstance(given, (Codec, str, bytes)):
+        return cast("Iterable[object]", given)
+    return (given,)
 
 
 def _checked(codec: object) -> Codec:

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from math import isfinite
 from pathlib import PurePath
 from types import UnionType
-from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Protocol, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -15,6 +15,18 @@ from echomq.app.text import cut
 
 _LEAVES: Final = frozenset({str, int, bool, type(None)})
 _CONTAINERS: Final[tuple[object, ...]] = (dict, list, tuple, Mapping, Sequence)
+
+
+class _Model(Protocol):
+    """What is used of a model of pydantic's."""
+
+    def model_dump(self) -> dict[str, object]: ...
+
+    def model_dump_json(self, *, by_alias: bool, round_trip: bool) -> str: ...
+
+    @classmethod
+    def model_validate_json(cls, data: bytes, /) -> object: ...
+
 
 _FIELDS: Final = ("__dataclass_fields__", "__attrs_attrs__")
 
@@ -78,24 +90,40 @@ def not_finite(value: object) -> bool:
         return any(map(not_finite, cast("list[object]", value)))
     if type(value) in _LEAVES or isinstance(value, (str, bytes)):
         return False
+    if is_model(type(value)):
+        return not_finite(cast("_Model", value).model_dump())
     if isinstance(value, (AbstractSet, msgspec.Struct)) or any(hasattr(value, mark) for mark in _FIELDS):
-        return not_finite(msgspec.to_builtins(value, enc_hook=enc_hook, str_keys=True))
+        return not_finite(msgspec.to_builtins(value, enc_hook=_looked_into, str_keys=True))
     return False
 
 
+def _looked_into(value: object) -> object:
+    return cast("_Model", value).model_dump() if is_model(type(value)) else enc_hook(value)
+
+
 def enc_hook(value: object) -> object:
-    """What msgspec does not know: paths travel as text."""
+    """What msgspec does not know: paths travel as text, pydantic's models as the JSON that they make of themselves."""
     if isinstance(value, PurePath):
         return str(value)
-    kind = type(value)
+    kind: type[object] = type(value)
+    if is_model(kind):
+        return msgspec.Raw(cast("_Model", value).model_dump_json(by_alias=True, round_trip=True).encode())
     raise TypeError(f"{kind.__module__}.{kind.__qualname__} is not JSON".removeprefix("builtins."))
 
 
-def dec_hook(kind: type, value: object) -> object:
+def dec_hook(kind: type[object], value: object) -> object:
     """The way back, by the annotation `kind`."""
     if issubclass(kind, PurePath) and isinstance(value, str):
         return kind(value)
+    if is_model(kind):
+        # As JSON, not as values: in strict mode a model takes a text for a date from nowhere else.
+        return cast("type[_Model]", kind).model_validate_json(encode_value(value))
     raise TypeError(f"{kind.__qualname__} cannot be made from JSON")
+
+
+def is_model(kind: type[object]) -> bool:
+    """Whether a class is a model of pydantic's, which need not be installed."""
+    return hasattr(kind, "model_dump_json") and hasattr(kind, "model_validate_json")
 
 
 encode_value: Final = msgspec.json.Encoder(enc_hook=enc_hook).encode
