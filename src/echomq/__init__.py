@@ -1,8 +1,8 @@
 """EchoMQ for Python: jobs that run on time, on Valkey or Redis.
 
 The public face: it defines nothing, and imports each name when it is first used. All errors are in
-`echomq.errors`; the verbs are in `echomq.jobs`, `echomq.lanes`, `echomq.flows`, `echomq.repeat`, `echomq.admission`,
-`echomq.admin`, `echomq.metrics`, `echomq.workers` and `echomq.audit`.
+`echomq.errors`; the verbs are in `echomq.jobs`, `echomq.lanes`, `echomq.flows`, `echomq.repeat`, `echomq.cron`,
+`echomq.admission`, `echomq.admin`, `echomq.metrics`, `echomq.workers` and `echomq.audit`.
 """
 
 from typing import TYPE_CHECKING
@@ -13,12 +13,15 @@ __all__ = [
     "Cancel",
     "Cancellation",
     "Cancelled",
+    "CatchUp",
     "Codec",
+    "Cron",
     "Dedup",
     "Depends",
     "Discard",
     "EchoMQ",
     "EchoMQError",
+    "Every",
     "Exponential",
     "Failure",
     "Fixed",
@@ -28,7 +31,10 @@ __all__ = [
     "JobContext",
     "Lane",
     "Middleware",
+    "Registration",
     "Retry",
+    "Schedule",
+    "ScheduleInfo",
     "Sending",
     "Snooze",
     "State",
@@ -40,6 +46,7 @@ __all__ = [
     "admission",
     "audit",
     "connect",
+    "cron",
     "current_job",
     "errors",
     "events",
@@ -58,6 +65,7 @@ if TYPE_CHECKING:
         admin,
         admission,
         audit,
+        cron,
         errors,
         events,
         flows,
@@ -71,6 +79,7 @@ if TYPE_CHECKING:
     from echomq.app.codec import Codec
     from echomq.app.context import JobContext, current_job
     from echomq.app.control import Cancel, Cancelled, Discard, Retry, Snooze
+    from echomq.app.declared import Cron, Every
     from echomq.app.depends import Depends
     from echomq.app.echomq import EchoMQ
     from echomq.app.follow import Failure, Success
@@ -78,12 +87,15 @@ if TYPE_CHECKING:
     from echomq.app.lanes import Lane
     from echomq.app.middleware import Middleware, Sending
     from echomq.app.options import Dedup
+    from echomq.app.schedule import Schedule, ScheduleInfo
     from echomq.app.supervise import Supervisor
+    from echomq.app.timing import CatchUp
     from echomq.app.worker import Worker
     from echomq.identity.errors import EchoMQError, InvalidInputError
     from echomq.identity.minter import mint
     from echomq.protocol.admin import Cancellation
     from echomq.protocol.backoff import Exponential, Fixed, Jitter
+    from echomq.protocol.repeat import Registration
     from echomq.protocol.replies import State
     from echomq.wire import aconnect, connect
 else:
@@ -92,11 +104,14 @@ else:
         "Cancellation": "echomq.protocol.admin",
         "Cancelled": "echomq.app.control",
         "Codec": "echomq.app.codec",
+        "CatchUp": "echomq.app.timing",
+        "Cron": "echomq.app.declared",
         "Dedup": "echomq.app.options",
         "Discard": "echomq.app.control",
         "Depends": "echomq.app.depends",
         "EchoMQ": "echomq.app.echomq",
         "EchoMQError": "echomq.identity.errors",
+        "Every": "echomq.app.declared",
         "Exponential": "echomq.protocol.backoff",
         "Failure": "echomq.app.follow",
         "Fixed": "echomq.protocol.backoff",
@@ -107,6 +122,9 @@ else:
         "Lane": "echomq.app.lanes",
         "Middleware": "echomq.app.middleware",
         "Sending": "echomq.app.middleware",
+        "Registration": "echomq.protocol.repeat",
+        "Schedule": "echomq.app.schedule",
+        "ScheduleInfo": "echomq.app.schedule",
         "Retry": "echomq.app.control",
         "Snooze": "echomq.app.control",
         "State": "echomq.protocol.replies",

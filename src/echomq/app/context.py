@@ -79,6 +79,19 @@ class JobContext:
         return self._claimed.group
 
     @property
+    def slot(self) -> datetime | None:
+        """The slot of the recurrence that it is an occurrence of, in UTC; None for any other job.
+
+        It may lie before the instant at which the job started, by the jitter and by how late it was.
+        """
+        if self._envelope.slot_ms is None:
+            return None
+        try:
+            return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=self._envelope.slot_ms)
+        except OverflowError:
+            return datetime.max.replace(tzinfo=UTC)
+
+    @property
     def meta(self) -> Mapping[str, object]:
         """What it was sent with by `options(meta=...)`."""
         return MappingProxyType(self._envelope.meta or {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,11 +18,14 @@ from echomq.app.timing import CronWords, EveryWords, Timing, cron_timing, every_
 from echomq.protocol import cron
 from echomq.protocol.call import Plan
 from echomq.protocol.checks import name_of
+from echomq.protocol.errors import ServerError
 from echomq.protocol.repeat import Registration
 
 if TYPE_CHECKING:
     from echomq.app.echomq import EchoMQ
     from echomq.app.job import JobFunction
+
+log: Final = logging.getLogger("echomq.worker")
 
 _NO_KWARGS: Final[Mapping[str, object]] = {}
 
@@ -157,3 +161,20 @@ def sync(mq: EchoMQ, queues: Iterable[str], *, prune: bool = False) -> Plan[Sync
                 ended: bool = yield cron.cancel(info.queue, info.name)
                 removed += [info.name] * ended
     return Synced(registered, tuple(removed))
+
+
+async def sync_at_start(mq: EchoMQ, queues: Iterable[str], *, prune: bool) -> None:
+    """`sync`, as a worker does it before it begins: said in the log; a server that is full keeps no worker from it."""
+    wanted = tuple(queues)
+    if not prune and not any(job.defaults.schedules for job in mq.jobs.values() if job.queue in wanted):
+        return
+    conn = await mq.dial().aconnect("schedules")
+    try:
+        done = await conn.run(sync(mq, wanted, prune=prune))
+    except ServerError as error:
+        log.error("the declared schedules were not brought up to date: %s", error)
+        return
+    finally:
+        await conn.close()
+    removed = f", removed {', '.join(done.removed)}" if done.removed else ""
+    log.info("%d schedules are declared, %d new or changed%s", len(done.registered), done.changed, removed)

@@ -22,6 +22,7 @@ from echomq.app.lanes import Lane
 from echomq.app.options import Options
 from echomq.app.patience import nearest
 from echomq.app.registry import Registry
+from echomq.app.schedule import Schedule, ScheduleInfo, schedules
 from echomq.app.sending import admission, asend_all, send_all
 from echomq.protocol import admin
 from echomq.protocol.admin import Cancellation
@@ -235,6 +236,22 @@ class EchoMQ(Hooked):
         `InvalidInputError` for a name that is not printable text (protocol §6). Nothing is sent.
         """
         return Lane(self, name, self.default_queue if queue is None else self.queue_name(queue))
+
+    def schedule(self, name: str, *, queue: str | None = None) -> Schedule:
+        """A recurrence by its name, in the app's default queue unless named: `mq.schedule("nightly").pause()`.
+
+        Whoever has registered it. Nothing is sent.
+        """
+        return Schedule(self, name, self.default_queue if queue is None else self.queue_name(queue))
+
+    def schedules(self, *, queue: str | None = None) -> list[ScheduleInfo]:
+        """Every recurrence of a queue, of all the app's queues unless named; the next to run first in each."""
+        self.warn_on_a_loop("schedules")
+        return self.run(schedules(self.queues if queue is None else (self.queue_name(queue),)))
+
+    async def aschedules(self, *, queue: str | None = None) -> list[ScheduleInfo]:
+        """`schedules`, awaited."""
+        return await self.arun(schedules(self.queues if queue is None else (self.queue_name(queue),)))
 
     def cancel(self, job_id: str, *, queue: str | None = None, reason: str = "cancelled") -> Cancellation:
         """Cancels a job by its id, in the app's default queue unless named; see `Job.cancel` (protocol §7).

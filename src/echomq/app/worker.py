@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final, TypedDict
 
 from echomq.app.address import Address, address_of
+from echomq.app.declared import sync_at_start
 from echomq.app.dispatch import Dispatch
 from echomq.app.echomq import EchoMQ
 from echomq.app.joblog import JobLog
@@ -57,6 +58,7 @@ class WorkerWords(TypedDict, total=False):
     max_rss: int | None
     pool: int | None
     log_payloads: bool
+    prune_schedules: bool
 
 
 class Worker:
@@ -75,7 +77,8 @@ class Worker:
     how many processes there are for jobs with `process=True`, as many as processors unless given; and how many jobs
     whose lease has lapsed before run at once, each alone in a fresh process. `address`: where such a process finds
     the app; a global of a module is found by itself. `log_payloads`: the line in the log that each job gets has its
-    arguments, too, which may be secrets.
+    arguments, too, which may be secrets. `prune_schedules`: end the schedules of its queues that code of this app has
+    declared once and no longer does; those that it does declare are registered at its start anyway.
 
     A job that is cancelled while it runs is interrupted when it is a coroutine, and killed when it has a process; a
     plain function has to look (`current_job().raise_if_cancelled()`).
@@ -97,6 +100,7 @@ class Worker:
         max_rss: int | None = None,
         pool: int | None = None,
         log_payloads: bool = False,
+        prune_schedules: bool = False,
         address: Address | None = None,
     ) -> None:
         self._mq = mq
@@ -115,6 +119,7 @@ class Worker:
         self._max_jobs = None if max_jobs is None else integer("max_jobs", max_jobs, least=1)
         self._max_rss = None if max_rss is None else integer("max_rss", max_rss, least=1)
         slots = min(os.cpu_count() or 1, self._concurrency) if pool is None else pool
+        self._prune = prune_schedules
         self._pool_size = integer("pool", slots, least=1, most=MAX_CONCURRENCY)
         self._address = address
         self.supervised = False
@@ -234,6 +239,7 @@ class Worker:
         self._budget = Budget(self._concurrency, most=self._max_jobs, strict=self._strict)
         # A queue that is alone has all the slots anyway.
         shared = self._budget if len(self._queues) > 1 or self._max_jobs is not None else None
+        await sync_at_start(self._mq, self._queues, prune=self._prune)
         who = identity(self._queues)
         self._consumers = [self._consumer(queue, keeper, who, shared) for queue in self._queues]
         stack.push_async_callback(self._drain)

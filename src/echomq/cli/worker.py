@@ -95,6 +95,10 @@ def worker(
     log_payloads: Annotated[
         bool, typer.Option("--log-payloads", help="Log the arguments of jobs, too, which may be secrets.")
     ] = False,
+    prune_schedules: Annotated[
+        bool,
+        typer.Option("--prune-schedules", help="End the schedules that the app's code has declared and no longer does."),
+    ] = False,
 ) -> None:
     """Run the jobs of an app: one process claims, retries, recurs and recovers, with no scheduler beside it.
 
@@ -137,6 +141,7 @@ def worker(
         max_rss=max_rss,
         pool=pool,
         log_payloads=log_payloads,
+        prune_schedules=prune_schedules,
     )
     if processes > 1 or reload or max_jobs is not None or max_rss is not None:
         configure(log_level, log_format)
