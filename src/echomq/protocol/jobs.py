@@ -9,7 +9,7 @@ Unix time on the caller's clock, `delay_ms` and `lease_ms` count from the server
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from echomq.protocol.call import Arg, Call, Reply
 from echomq.protocol.checks import check_job, error_of, integer, milliseconds, moment, payload_of, span, token_of
@@ -200,8 +200,7 @@ def _completed(reply: Reply) -> Completion:
     return (Completion.GONE, Completion.RETIRED, Completion.SIGNALLED)[as_int(reply)]
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(NamedTuple):
     """A completion with what the job leaves.
 
     `result` goes to the parent, if the job has one, and is kept as the job's own for `result_ttl_ms` (0: not at all).
@@ -246,16 +245,20 @@ def complete(
 
 
 def complete_many(
-    queue: str, jobs: Sequence[tuple[str, Token] | Finished]
+    queue: str, jobs: Sequence[tuple[str, Token] | Finished], *, result: bytes | str = b"", result_ttl_ms: int = 0
 ) -> Call[tuple[Completion | ServerError, ...]]:
-    """Retires jobs in one call. Each has its own answer, in order; a refusal is that job's answer, not raised."""
+    """Retires jobs in one call. Each has its own answer, in order; a refusal is that job's answer, not raised.
+
+    `result` and `result_ttl_ms` are those of the jobs that say nothing else.
+    """
     args: list[Arg] = []
+    result, ttl = payload_of(result), milliseconds("result_ttl_ms", result_ttl_ms)
     held: list[tuple[str, str]] = []
     for job in jobs:
         if type(job) is tuple:
             job_id, token = job
             token = token_of(token)
-            args += (check_job(job_id), token, b"", 0)
+            args += (check_job(job_id), token, result, ttl)
             held.append((job_id, token))
         else:
             done = job if isinstance(job, Finished) else Finished(*job)
