@@ -97,7 +97,7 @@ def worker(
     ] = False,
     prune_schedules: Annotated[
         bool,
-        typer.Option("--prune-schedules", help="End the schedules that the app's code has declared and no longer does."),
+        typer.Option("--prune-schedules", help="End the schedules that the app's code declared once, and no more."),
     ] = False,
 ) -> None:
     """Run the jobs of an app: one process claims, retries, recurs and recovers, with no scheduler beside it.
