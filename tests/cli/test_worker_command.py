@@ -174,7 +174,7 @@ def test_a_burst_runs_what_is_there_and_ends(run: Run, tasks: Path, server: Serv
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["Hello, a!", "Hello, b!"]
     for job in (first, second):
-        assert f"INFO echomq.worker: {job.id} greet attempt 1 done, " in done.stderr
+        assert f"INFO echomq.worker.jobs: {job.id} greet attempt 1 done, " in done.stderr
     assert "2 jobs were run" in done.stderr
 
 

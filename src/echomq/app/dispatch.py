@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from contextvars import copy_context
 from functools import lru_cache
 from typing import Any, Final
@@ -18,6 +18,7 @@ from echomq.app.control import Cancelled, Discard, Snooze, asked_again
 from echomq.app.envelope import Envelope, decode, opened
 from echomq.app.errors import EnvelopeError
 from echomq.app.job import JobFunction
+from echomq.app.joblog import Line
 from echomq.app.lifecycle import Lifecycle
 from echomq.app.middleware import Layer
 from echomq.app.patience import Patience, nearest
@@ -28,6 +29,7 @@ from echomq.identity.minter import wall_clock_ms
 from echomq.protocol.backoff import delay_ms
 from echomq.protocol.replies import Claimed
 from echomq.runtime.cancel import LOST, JobCancelledError, current
+from echomq.runtime.hand import Held
 from echomq.runtime.outcome import (
     DONE,
     RELEASED,
@@ -37,7 +39,6 @@ from echomq.runtime.outcome import (
     Later,
     Outcome,
     Retry,
-    brief,
     failure_text,
     traceback_of,
 )
@@ -47,6 +48,21 @@ log: Final = logging.getLogger("echomq.worker")
 
 _UNWIND_S: Final = 1.0
 """How long a coroutine in a process of its own may take to end once its time is over, before that is killed."""
+
+
+def _mover(limit: asyncio.Timeout) -> Callable[[int], None]:
+    """What moves a coroutine's time limit, from any thread."""
+    loop = asyncio.get_running_loop()
+
+    def moved(more_ms: int) -> None:
+        with suppress(RuntimeError):  # it is over
+            limit.reschedule((limit.when() or loop.time()) + more_ms / 1_000)
+
+    def move(more_ms: int) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(moved, more_ms)
+
+    return move
 
 
 @lru_cache(maxsize=1_024)
@@ -91,6 +107,7 @@ class Dispatch:
             if job is None:
                 return self._unknown(claimed, envelope.job)
             if envelope.expires_ms is not None and wall_clock_ms() > envelope.expires_ms:
+                self._tells(Line(claimed, job, envelope))
                 return Bury(f"expired: it was not to start after {envelope.expires_ms} (Unix ms)")
             if self.pool is not None and (claimed.stalled or job.defaults.process):
                 return self._elsewhere(self.pool, queue, claimed, job, envelope)
@@ -119,11 +136,13 @@ class Dispatch:
         """The outcome of a job that runs in another process."""
         context = JobContext(job.mq, queue, claimed, envelope, current.get(None))
         run = self._run(claimed, job, envelope, context, None)
+        context.enter(run.timeout_ms)
         limit_s = None if run.timeout_ms is None else run.timeout_ms / 1_000
         if limit_s is not None and job.is_coroutine:
             limit_s += _UNWIND_S
         try:
-            return run.ended(await pool.run(queue, claimed, fresh=claimed.stalled > 0, limit_s=limit_s))
+            fresh = claimed.stalled > 0
+            return run.ended(await pool.run(queue, claimed, fresh=fresh, limit_s=limit_s, granted=context.grant))
         except CellDiedError as error:
             return Lapsed(str(error))
         except TimeoutError:
@@ -144,8 +163,16 @@ class Dispatch:
         around: Around | None,
     ) -> Run:
         if job.defaults.follows and not self._alone:
-            return FollowedRun(claimed, job, envelope, context, around, self.succession)
-        return Run(claimed, job, envelope, context, around)
+            run: Run = FollowedRun(claimed, job, envelope, context, around, self.succession)
+        else:
+            run = Run(claimed, job, envelope, context, around)
+        self._tells(run)
+        return run
+
+    def _tells(self, line: Line) -> None:
+        held = current.get(None)
+        if isinstance(held, Held):
+            held.run = line
 
     def _call(self, run: Run, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         self.in_threads.add(run)
@@ -167,10 +194,10 @@ class Dispatch:
         return Later(wait_ms, yield_time=True)
 
 
-class Run:
+class Run(Line):
     """One call of a job's function, and its outcome."""
 
-    __slots__ = ("_around", "_claimed", "_context", "_envelope", "_job", "_started")
+    __slots__ = ("_around", "_context")
 
     def __init__(
         self,
@@ -180,12 +207,9 @@ class Run:
         context: JobContext,
         around: Around | None,
     ) -> None:
+        super().__init__(claimed, job, envelope)
         self._around = around
         self._context = context
-        self._claimed = claimed
-        self._job = job
-        self._envelope = envelope
-        self._started = time.perf_counter()
 
     @property
     def timeout_ms(self) -> int | None:
@@ -197,18 +221,19 @@ class Run:
         """Its function is in a thread, and its time is over."""
         return self._failed(
             TimeoutError(
-                f"not done after {self.timeout_ms} ms; its function still runs in its thread, which nothing can stop "
+                f"not done after {self._context.limit_ms} ms; its function still runs in its thread, which nothing can stop "
                 "(process=True can)"
             )
         )
 
     def ended(self, outcome: Outcome) -> Outcome:
         """The outcome of its run in another process."""
+        self.over()
         return outcome
 
     def killed(self) -> Outcome:
         """Its time was over, and so its process was ended."""
-        return self._failed(TimeoutError(f"not done after {self.timeout_ms} ms; its process was killed"))
+        return self._failed(TimeoutError(f"not done after {self._context.limit_ms} ms; its process was killed"))
 
     async def awaited(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Outcome:
         """Calls a coroutine function and awaits it, within `timeout_ms` if it has one."""
@@ -217,7 +242,7 @@ class Run:
 
     def called(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Calls a plain function. What it gives to be awaited is handed back to the loop, to be awaited there."""
-        self._started = time.perf_counter()
+        self.began()
         self._context.enter(self.timeout_ms)
         if self._around is not None:
             return self._called_within(self._around, args, kwargs)
@@ -239,14 +264,14 @@ class Run:
         return outcome
 
     async def _await(self, work: Any) -> Outcome:
-        self._context.enter(self.timeout_ms)
         timeout_ms = self.timeout_ms
-        limit: asyncio.Timeout | None = None
+        limit = None if timeout_ms is None else asyncio.timeout(timeout_ms / 1_000)
+        self._context.enter(timeout_ms, None if limit is None else _mover(limit))
         try:
-            if timeout_ms is None:
+            if limit is None:
                 value = await work
             else:
-                async with asyncio.timeout(timeout_ms / 1_000) as limit:
+                async with limit:
                     value = await work
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
@@ -257,7 +282,7 @@ class Run:
             return await self._failed_within(error)
         except BaseException as error:  # noqa: BLE001  (also SystemExit, KeyboardInterrupt: signals go elsewhere)
             if limit is not None and limit.expired():
-                error = TimeoutError(f"not done after {timeout_ms} ms").with_traceback(traceback_of(error))
+                error = TimeoutError(f"not done after {self._context.limit_ms} ms").with_traceback(traceback_of(error))
             return await self._failed_within(error)
         outcome = self._done(value)
         if self._around is not None:
@@ -271,14 +296,14 @@ class Run:
         return outcome
 
     def _done(self, value: object) -> Outcome:
-        if log.isEnabledFor(logging.INFO):
-            log.info("%s done, %s", self._who(), self._took())
+        self.over()
         ttl_ms = self._envelope.result_ttl_ms
         if ttl_ms is None:
             ttl_ms = self._job.defaults.result_ttl_ms
         return _nothing(ttl_ms) if value is None else Done(self._job.returns.encoded(value), ttl_ms)
 
     def _failed(self, error: BaseException) -> Outcome:
+        self.over()
         try:
             instruction = self._instruction(error)
         except BaseException:  # noqa: BLE001  (an error's own class may raise anything when it is looked at)
@@ -296,19 +321,14 @@ class Run:
         wait_ms = None if again is None else again.delay_ms
         if wait_ms is None:
             wait_ms = 0 if failures >= most else self._backoff_ms(failures)
-        # The error itself is logged by the consumer, with the server's verdict.
-        log.info("%s failed, %s", self._who(), self._took())
         return Retry(failure_text(error if again is None else again.about), delay_ms=wait_ms, max_attempts=most)
 
     def _instruction(self, error: BaseException) -> Outcome | None:
         if isinstance(error, Snooze):
-            log.info("%s snoozes for %d ms, %s", self._who(), error.delay_ms, self._took())
             return Later(error.delay_ms)
         if isinstance(error, Discard):
-            log.info("%s is discarded: %s, %s", self._who(), brief(error.reason), self._took())
             return Bury(f"discarded: {error.reason}")
         if isinstance(error, Cancelled | JobCancelledError):
-            log.info("%s ends, cancelled, %s", self._who(), self._took())
             return self._cancelled(error)
         return None
 
@@ -326,12 +346,6 @@ class Run:
             # A user's function: whatever it raises must not keep the job from being settled.
             log.exception("the backoff of job %s gives no delay; it is taken as 1000 ms", self._job.name)
             return 1_000
-
-    def _who(self) -> str:
-        return f"{self._claimed.id} {self._job.name} attempt {self._claimed.failures + 1}"
-
-    def _took(self) -> str:
-        return f"{(time.perf_counter() - self._started) * 1_000:.1f} ms"
 
 
 class FollowedRun(Run):
@@ -353,6 +367,7 @@ class FollowedRun(Run):
 
     def ended(self, outcome: Outcome) -> Outcome:
         """The outcome, with what follows."""
+        self.over()
         return self._succession.after(outcome, self._job, self._context.queue, self._claimed, self._envelope)
 
     def _done(self, value: object) -> Outcome:

@@ -26,7 +26,7 @@ log: Final = logging.getLogger("echomq.worker")
 
 
 class Lifecycle:
-    """One life of what an app has registered: `start` once, then `stop`."""
+    """What an app has registered, begun by `start` and ended by `stop`."""
 
     def __init__(self) -> None:
         self._needs: dict[Callable[..., object], Dependency] = {}
@@ -48,6 +48,9 @@ class Lifecycle:
     async def start(self, life: Iterable[tuple[str, Callable[[], object]]]) -> None:
         """Begins everything; `StartupError`, once what was begun is ended again, when something of it raises."""
         self._life = tuple(life)
+        self._end = asyncio.Event()
+        self.state.clear()
+        self.values.clear()
         if not (self._life or self._needs):
             return
         begun = asyncio.get_running_loop().create_future()

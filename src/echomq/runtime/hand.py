@@ -25,17 +25,23 @@ STUCK_LEASES: Final = 10
 class Held(CancelToken):
     """One job in hand, from its claim until the server has confirmed its settlement; its own cancel token."""
 
-    __slots__ = ("doubt", "job", "lost", "outcome", "task")
+    __slots__ = ("doubt", "job", "lost", "marked", "outcome", "run", "taken_at", "task")
 
-    def __init__(self, job: Claimed) -> None:
-        self._reason = None
+    def __init__(self, job: Claimed, taken_at: float = 0.0) -> None:
+        super().__init__()
         self.job = job
+        self.taken_at = taken_at
+        """When its claim came back, in monotonic seconds."""
+        self.marked = False
+        """The server has been told that it is held (protocol §7)."""
         self.task: asyncio.Task[None] | None = None
         """The coroutine that runs it; None while it runs in a thread, or does not run."""
         self.outcome: Outcome | None = None
         """Set once, when the handler is done with it or the drain has given it up."""
         self.doubt = False
         """A settlement was sent and its answer lost: it may have happened."""
+        self.run: object = None
+        """What its handler knows of this run, for whoever tells of it."""
         self.lost = False
         """Its lease is gone; another worker may have it."""
 
@@ -84,10 +90,16 @@ class Hand:
         self.given_up = (now - self._moved_at) * 1_000 > self.stuck_ms
         return not self.given_up
 
-    def extension(self, *, field: bool) -> tuple[Call[Kept], list[Held]] | None:
+    def unmarked_since(self) -> float | None:
+        """When the oldest job was taken that the server has not been told of, or None."""
+        return min(
+            (held.taken_at for held in list(self.held) if not held.marked and held.outcome is None), default=None
+        )
+
+    def extension(self, *, field: bool, taken_by: float | None = None) -> tuple[Call[Kept], list[Held]] | None:
         """One call that keeps everything in hand, and what it is about; None when there is nothing.
 
-        `field`: the server knows the TTL of a hash's field.
+        `field`: the server knows the TTL of a hash's field. `taken_by`: only what was taken by then, and is not marked.
         """
         latest: dict[str, Held] = {}
         for held in sorted(self.held, key=_token):
@@ -96,6 +108,8 @@ class Hand:
                 self._lose(older)  # it lapsed, and this very worker has claimed it anew
             latest[held.job.id] = held
         wanted = [held for held in latest.values() if not held.lost and type(held.outcome) is not Lapsed]
+        if taken_by is not None:
+            wanted = [each for each in wanted if not each.marked and each.outcome is None and each.taken_at <= taken_by]
         if not wanted:
             return None
         try:
@@ -121,6 +135,7 @@ class Hand:
         """Marks as lost what could not be extended, and tells what is to be cancelled, save what is settled by now."""
         gone = set(answer.lost)
         for held in asked:
+            held.marked = True
             if held.outcome is None:
                 if held.job.id in gone:
                     self._lose(held)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.backoff import Fixed, Policy
@@ -32,7 +33,7 @@ from echomq.runtime.pump import PROMOTE_BATCH
 from echomq.runtime.recurrences import Recurrences
 from echomq.runtime.runner import Handler, check_handler
 from echomq.runtime.seat import Seat
-from echomq.runtime.settle import Settler
+from echomq.runtime.settle import Settler, Teller
 from echomq.runtime.signals import Signal
 from echomq.runtime.telemetry import Started, Telemetry, hub
 from echomq.runtime.turns import Turns
@@ -67,6 +68,7 @@ class Intake(Loop):
         weight: int = 1,
         metronome: Metronome | None = None,
         follower: Follower | None = None,
+        teller: Teller | None = None,
     ) -> None:
         super().__init__(dial, beat_ms=beat_ms)
         self._queue = check_queue(queue)
@@ -93,7 +95,12 @@ class Intake(Loop):
         # Its own when it publishes, since its own connection does.
         self._watch = Telemetry(watch.emit, Publisher(self._publish)) if events else watch
         self._settler = Settler(
-            queue, retry_delay=retry_delay, max_attempts=max_attempts, held=self._held, watch=self._watch
+            queue,
+            retry_delay=retry_delay,
+            max_attempts=max_attempts,
+            held=self._held,
+            watch=self._watch,
+            teller=teller,
         )
         self._turns = Turns(
             queue,
@@ -203,8 +210,9 @@ class Intake(Loop):
             gear.push_token()
         add, start, wishes = self._held.add, gear.runner.start, self._wishes
         observed = bool(self._watch.observers)
+        taken_at = monotonic()
         for job in jobs:
-            held = Held(job)
+            held = Held(job, taken_at)
             add(held)
             if wishes and (reason := wishes.pop(job.id, None)) is not None:
                 held.cancel(reason)
@@ -220,6 +228,7 @@ class Intake(Loop):
             else:
                 held.outcome = RELEASED
                 self._ended(held)
+        self._keeper.taken(gear.hand, taken_at)
 
     def _end_within(self, grace_s: float) -> None:
         gear = self._gear

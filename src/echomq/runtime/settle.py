@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from echomq.identity.errors import EchoMQError
 from echomq.protocol import jobs
@@ -19,7 +19,6 @@ from echomq.protocol.replies import Claimed, Completion, Retried, as_bytes, as_l
 from echomq.runtime.hand import Held
 from echomq.runtime.loops import log
 from echomq.runtime.outcome import (
-    DONE,
     LINE,
     MAX_DELAY_MS,
     Bury,
@@ -57,6 +56,18 @@ class Tally:
     refused: int = 0
 
 
+class Teller(Protocol):
+    """Tells people what became of jobs, in the place of the lines that a settler would log."""
+
+    def listens(self) -> bool:
+        """Whether it has anything to tell of jobs that are done."""
+        ...
+
+    def told(self, queue: str, held: Held, verdict: object) -> bool:
+        """Tells what became of a job, by the server's verdict; False when it has nothing to tell."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What one flight settles: completions, which share one call, and the others with a call each."""
@@ -81,8 +92,10 @@ class Settler:
         max_attempts: int,
         held: set[Held],
         watch: Telemetry = hub,
+        teller: Teller | None = None,
     ) -> None:
         self._queue = queue
+        self._teller = teller
         self._retry_delay = check_policy(retry_delay)
         self._max_attempts = integer("max_attempts", max_attempts, least=1)
         self._held = held
@@ -123,11 +136,13 @@ class Settler:
         return Batch(done, single), calls
 
     def _completion(self, done: list[Held]) -> Call[tuple[Completion | ServerError, ...]]:
+        # Most leave the very same: the one value that says it spares a check of each.
+        common = cast("Done", done[0].outcome)
         pairs = [
-            (held.job.id, held.job.attempts) if held.outcome is DONE else _finished(held.job, held.outcome)
+            (held.job.id, held.job.attempts) if held.outcome is common else _finished(held.job, held.outcome)
             for held in done
         ]
-        return jobs.complete_many(self._queue, pairs)
+        return jobs.complete_many(self._queue, pairs, result=common.result, result_ttl_ms=common.result_ttl_ms)
 
     def _built(self, held: Held, build: Callable[[Held], Call[Any]]) -> Call[Any] | None:
         """The call that settles a job; None, and the job is no longer in hand, where there can be no such call."""
@@ -242,9 +257,9 @@ class Settler:
         if verdicts.count(Completion.RETIRED) == len(done):  # the hot path: no loop in Python
             self.tally.completed += len(done)
             self._held.difference_update(done)
-            if self._watch.observers:
+            if self._watch.observers or (self._teller is not None and self._teller.listens()):
                 for held in done:
-                    self._watch.emit(Completed(self._queue, held.job.id, held.job.failures + 1))
+                    self._tell_done(held, Completion.RETIRED)
             return
         for held, verdict in zip(done, verdicts, strict=True):
             if verdict is Completion.SIGNALLED:
@@ -256,21 +271,29 @@ class Settler:
             else:
                 self.tally.completed += 1
                 self._held.discard(held)
-                if self._watch.observers:
-                    self._watch.emit(Completed(self._queue, held.job.id, held.job.failures + 1))
+                self._tell_done(held, verdict)
+
+    def _tell_done(self, held: Held, verdict: Completion) -> None:
+        if self._watch.observers:
+            self._watch.emit(Completed(self._queue, held.job.id, held.job.failures + 1))
+        if self._teller is not None:
+            self._teller.told(self._queue, held, verdict)
 
     def _confirmed(self, held: Held, verdict: object) -> None:
         job, outcome = held.job, held.outcome
         if self._watch.observers:
             self._report(held, verdict)
+        told = self._teller is not None and self._teller.told(self._queue, held, verdict)
         if verdict is Retried.DEAD:
             self.tally.buried += 1
             self.signalled = True
-            say = log.error if held.reason is None else log.info
-            say("job %s of %s buried: %s", job.id, self._queue, _first_line(outcome))
+            if not told:
+                say = log.error if held.reason is None else log.info
+                say("job %s of %s buried: %s", job.id, self._queue, _first_line(outcome))
         elif verdict is Retried.SCHEDULED:
             self.tally.retried += 1
-            log.warning("job %s of %s failed (%d): %s", job.id, self._queue, job.failures + 1, _first_line(outcome))
+            if not told:
+                log.warning("job %s of %s failed (%d): %s", job.id, self._queue, job.failures + 1, _first_line(outcome))
         elif isinstance(outcome, Later):
             self.tally.snoozed += 1
             self.yielded |= outcome.yield_time
@@ -279,7 +302,8 @@ class Settler:
         elif isinstance(outcome, Lapsed):
             self.tally.lapsed += 1
             self.lapsed = True
-            log.error("job %s of %s lapsed: %s", job.id, self._queue, _first_line(outcome))
+            if not told:
+                log.error("job %s of %s lapsed: %s", job.id, self._queue, _first_line(outcome))
         self._held.discard(held)
 
     def _report(self, held: Held, verdict: object) -> None:
