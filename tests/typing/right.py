@@ -9,14 +9,18 @@ from typing import Any, assert_type
 from echomq import (
     Cancellation,
     Cancelled,
+    CatchUp,
+    Cron,
     Dedup,
     EchoMQ,
+    Every,
     Exponential,
     Fixed,
     Jitter,
     Job,
     JobContext,
     Lane,
+    ScheduleInfo,
     Snooze,
     State,
     aconnect,
@@ -33,6 +37,7 @@ from echomq import (
     repeat,
     workers,
 )
+from echomq.app.registering import Registered
 from echomq.protocol.repeat import Registration
 from echomq.protocol.replies import Admission, Claims, Counts
 
@@ -47,6 +52,14 @@ async def send(to: str, subject: str = "hi") -> str:
 @mq.job(name="mail.count", queue="mail", max_attempts=5, backoff=Jitter(Exponential(base=1_000, cap=300_000)))
 def count(*words: str, upto: int = 10) -> int:
     return min(len(words), upto)
+
+
+@mq.job(schedule=Every(hours=1, overlap="skip"))
+async def hourly() -> None: ...
+
+
+@mq.job(schedule=[Cron("30 2 * * *", tz="Europe/Berlin", args=("all",)), Every(timedelta(days=1), name="daily")])
+def often(whom: str = "") -> None: ...
 
 
 @mq.job(backoff=lambda attempts: attempts * 1_000)
@@ -129,7 +142,19 @@ def blocking() -> None:
     assert_type(send.at(datetime.now(UTC)).enqueue("a@b.c"), Job[str])
     assert_type(count.after(minutes=5, seconds=1.5).enqueue("a"), Job[int])
     assert_type(count.after(timedelta(minutes=5)).enqueue("a"), Job[int])
-    assert_type(send.every(hours=1, name="digest").register("all"), Registration)
+    assert_type(send.every(hours=1, name="digest").register("all"), Registered)
+    assert_type(send.every(hours=1, name="digest").register("all").verdict, Registration)
+    fuller = send.options(lane="acme").every(
+        timedelta(hours=1), name="digest", jitter=30, catch_up="skip", overlap="skip", max_runs=5, paused=True
+    )
+    assert_type(fuller.register("all", subject="news").next_run, datetime | None)
+    nightly = count.cron("30 2 * * *", name="nightly", tz="Europe/Berlin", catch_up=CatchUp.all(10), jitter=timedelta(1))
+    assert_type(nightly.register("a", upto=5), Registered)
+    assert_type(nightly.run_now(), Job[int])
+    assert_type(nightly.info(), ScheduleInfo | None)
+    assert_type(count.every(hours=1, name="c", catch_up=("all", 5), anchor=datetime.now(UTC)).pause(), bool)
+    assert_type(mq.schedule("nightly", queue="mail").resume(), bool)
+    assert_type(mq.schedules(), list[ScheduleInfo])
     assert_type(send.every(timedelta(hours=1), name="digest", first_in=timedelta(hours=1)).cancel(), bool)
     assert_type(mq.run(metrics.counts("mail")), Counts)
     assert_type(mq.run(repeat.cancel("mail", "digest")), bool)
@@ -153,7 +178,8 @@ async def awaited() -> None:
     assert_type(await nothing_async.aenqueue(), Job[None])
     assert_type(await send("a@b.c"), str)
     assert_type(await count.after(hours=1).aenqueue("a", upto=1), Job[int])
-    assert_type(await send.every(hours=1, name="digest").aregister("all", subject="news"), Registration)
+    assert_type(await send.every(hours=1, name="digest").aregister("all", subject="news"), Registered)
+    assert_type(await mq.schedule("nightly").arun_now(), Job[object])
     assert_type(await mq.arun(metrics.counts("mail")), Counts)
     async with aconnect("valkey://localhost") as conn:
         assert_type(await conn.run(jobs.pending_size("mail")), int)

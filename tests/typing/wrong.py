@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import echomq
-from echomq import Cancelled, Dedup, EchoMQ, Fixed, Job, current_job, flows, mint
+from echomq import Cancelled, Cron, Dedup, EchoMQ, Every, Fixed, Job, current_job, flows, mint
 
 print(echomq.NoSuchName)  # wrong
 
@@ -28,6 +28,10 @@ mq.job(max_attempts="many")  # wrong
 mq.job(backoff="slow")  # wrong
 mq.job(backoff=Fixed("slow"))  # wrong
 mq.job(nothing=1)  # wrong
+mq.job(schedule="@daily")  # wrong
+mq.job(schedule=Every(hour=1))  # wrong
+mq.job(schedule=Cron())  # wrong
+mq.job(schedule=[Every(hours=1), "@daily"])  # wrong
 mq.job(5)  # wrong
 
 
@@ -55,6 +59,18 @@ def blocking() -> None:
     send.every(hours=1, name="digest", first_in=5)  # wrong
     send.every(hours=1, name="digest").register(5)  # wrong
     send.every(hours=1, name="digest").enqueue("all")  # wrong
+    send.every(hours=1, name="digest", tz="Europe/Berlin")  # wrong
+    send.every(hours=1, name="digest", catch_up="all")  # wrong
+    send.every(hours=1, name="digest", overlap="queue")  # wrong
+    send.every(hours=1, name="digest", anchor=5)  # wrong
+    send.every(hours=1, name="digest", jitter="30")  # wrong
+    send.cron("@daily")  # wrong
+    send.cron(5, name="digest")  # wrong
+    send.cron("@daily", name="digest", tz=1)  # wrong
+    send.cron("@daily", name="digest", anchor=timedelta(hours=1))  # wrong
+    send.cron("@daily", name="digest", start="2026-01-01")  # wrong
+    send.cron("@daily", name="digest").register(5)  # wrong
+    mq.schedule(5)  # wrong
     print(text, number)
 
 
@@ -80,7 +96,9 @@ def options() -> None:
     send.options(lane="acme").at("tomorrow")  # wrong
     send.after(minutes=5).at(5)  # wrong
     send.options(lane="acme").after(minutes=5).after(minutes=5)  # wrong
-    send.options(lane="acme").every(hours=1, name="digest")  # wrong
+    send.options(lane="acme").every(hours=1)  # wrong
+    send.after(minutes=5).every(hours=1, name="digest")  # wrong
+    send.after(minutes=5).cron("@daily", name="digest")  # wrong
     text: Job[int] = send.options(lane="acme").enqueue("a@b.c")  # wrong
     print(text)
 
