@@ -213,7 +213,7 @@ async def replaced(server: Server, native: bool, conn: AsyncConnector) -> None:
 async def test_auto_goes_on_when_the_server_comes_back_without_the_module(
     start_server: StartServer, queue: str
 ) -> None:
-    server = start_server(module=True, tcp=True, aof=True)
+    server = start_server(module=True, tcp=True, aof=True, options=["--appendfsync", "always"])
     url = f"valkey://127.0.0.1:{server.port}?wire=auto"
     with connect(url) as one:
         async with aconnect(url) as other:
