@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import os
-import queue as queues
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-import echomq
 from echomq import EchoMQ, metrics
 from echomq.protocol.replies import State
 from support.embedded import alive
+from support.program import SOURCE, Process
 from support.servers import Server, wait_until
 
 TASKS = """
@@ -43,6 +41,12 @@ def plain(seconds: float) -> None:
     time.sleep(seconds)
     print("ended", flush=True)
 
+@mq.job(name="apart", process=True)
+def apart(seconds: float) -> None:
+    print("started", flush=True)
+    time.sleep(seconds)
+    print("ended", flush=True)
+
 @mq.job(name="unflushed")
 def unflushed(seconds: float) -> None:
     print("never read")
@@ -61,66 +65,12 @@ async def borrowed(seconds: float) -> None:
 """
 
 
-class Process:
-    """`echomq worker` on the tasks above, and what it says."""
-
-    def __init__(
-        self, folder: Path, server: Server, queue: str, *options: str, url: str | None = None, home: str = ""
-    ) -> None:
-        (folder / "tasks.py").write_text(TASKS)
-        source = str(Path(echomq.__file__).parents[1])
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "echomq.cli", "worker", "tasks:mq", *options],
-            cwd=folder,
-            env=os.environ
-            | {"ECHOMQ_URL": server.url if url is None else url, "QUEUE": queue, "PYTHONPATH": source}
-            | ({"ECHOMQ_HOME": home} if home else {}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.lines: queues.Queue[str] = queues.Queue()
-        self.log = ""
-        self._readers = [threading.Thread(target=self._read_out), threading.Thread(target=self._read_log)]
-        for reader in self._readers:
-            reader.start()
-
-    def _read_out(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.put(line.strip())
-
-    def _read_log(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.log += line
-
-    def expect(self, line: str) -> None:
-        assert self.lines.get(timeout=20) == line, self.log
-
-    def signal(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    def wait(self) -> int:
-        code = self.process.wait(20)
-        for reader in self._readers:
-            reader.join()
-        return code
-
-    def close(self) -> None:
-        self.process.kill()
-        self.wait()
-        for stream in (self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
-
-
 @pytest.fixture
 def start(tmp_path: Path, server: Server, queue: str) -> Iterator[Callable[..., Process]]:
     started: list[Process] = []
 
     def start(*options: str) -> Process:
-        started.append(Process(tmp_path, server, queue, *options))
+        started.append(Process(tmp_path, TASKS, server, queue, *options))
         return started[-1]
 
     yield start
@@ -145,7 +95,7 @@ def assert_handed_back(mq: EchoMQ, queue: str, job_id: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("name", ["coroutine", "plain"])
+@pytest.mark.parametrize("name", ["coroutine", "plain", "apart"])
 def test_a_running_job_ends_within_the_grace(mq: EchoMQ, queue: str, start, name: str, number: int) -> None:
     running = send(mq, name, 0.5)
     worker = start("--concurrency", "1")
@@ -170,10 +120,8 @@ def test_a_coroutine_that_outlasts_the_grace_is_cancelled_and_handed_back(mq: Ec
     assert_handed_back(mq, queue, job_id)
 
 
-@pytest.mark.parametrize("name", ["plain", "borrowed"])
-def test_a_function_that_outlasts_the_grace_in_its_thread_ends_with_the_process(
-    mq: EchoMQ, queue: str, start, name: str
-) -> None:
+@pytest.mark.parametrize("name", ["plain", "borrowed", "apart"])
+def test_a_function_that_outlasts_the_grace_ends_with_the_process(mq: EchoMQ, queue: str, start, name: str) -> None:
     job_id = send(mq, name, 60)
     worker = start("--grace", "0.2")
     worker.expect("started")
@@ -185,7 +133,7 @@ def test_a_function_that_outlasts_the_grace_in_its_thread_ends_with_the_process(
     assert_handed_back(mq, queue, job_id)
 
 
-@pytest.mark.parametrize("name", ["coroutine", "plain"])
+@pytest.mark.parametrize("name", ["coroutine", "plain", "apart"])
 def test_a_second_signal_hands_back_at_once(mq: EchoMQ, queue: str, start, name: str) -> None:
     job_id = send(mq, name, 60)
     worker = start("--grace", "600")
@@ -226,8 +174,7 @@ def test_a_process_that_hands_back_ends_whatever_its_output_is(
     job_id = send(mq, name, 60)
     words = [sys.executable, "-m", "echomq.cli", "worker", "tasks:mq", "--grace", "0.2"]
     script = f'{{ echo $$ >pid; exec "$@"; }} {out}' if out.startswith("|") else f'echo $$ >pid; exec "$@" {out}'
-    source = str(Path(echomq.__file__).parents[1])
-    environment = os.environ | {"ECHOMQ_URL": server.url, "QUEUE": queue, "PYTHONPATH": source, "PYTHONUNBUFFERED": ""}
+    environment = os.environ | {"ECHOMQ_URL": server.url, "QUEUE": queue, "PYTHONPATH": SOURCE, "PYTHONUNBUFFERED": ""}
     command = ["/bin/bash", "-c", f"set -o pipefail; {script}".replace("$$", "$BASHPID"), "bash", *words]
     with subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True) as shell:
         try:
@@ -254,7 +201,7 @@ def test_a_signal_ends_a_worker_that_waits_for_a_frozen_server(
 ) -> None:
     frozen = start_server()
     frozen.freeze()
-    worker = Process(tmp_path, frozen, queue)
+    worker = Process(tmp_path, TASKS, frozen, queue)
     try:
         wait_until(lambda: catches(worker.process.pid, signal.SIGTERM), what="the worker's handlers")
         began = time.monotonic()
@@ -274,7 +221,7 @@ def test_a_signal_ends_a_worker_that_waits_for_an_embedded_server(server: Server
     home.mkdir(mode=0o700)
     with (home / "start.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # somebody starts one, and never comes to an end
-        worker = Process(tmp_path, server, queue, url="", home=str(home))
+        worker = Process(tmp_path, TASKS, server, queue, url="", home=str(home))
         try:
             wait_until(lambda: (home / "users.lock").exists(), what="the worker's hold")
             wait_until(lambda: catches(worker.process.pid, signal.SIGTERM), what="the worker's handlers")

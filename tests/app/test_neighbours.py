@@ -1,0 +1,87 @@
+"""A job that kills its worker dies alone: whatever was in hand beside it runs again, by itself, and is never buried."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from echomq import EchoMQ, jobs, lanes, metrics
+from echomq.protocol.keys import keys
+from echomq.protocol.replies import Counts
+from support.program import Process
+from support.servers import Server, wait_until
+
+TASKS = """
+import asyncio, os, time
+from pathlib import Path
+from datetime import timedelta
+from echomq import EchoMQ, Supervisor
+
+mq = EchoMQ(os.environ["ECHOMQ_URL"], default_queue=os.environ["QUEUE"])
+here = Path(__file__).parent
+
+def note(what, number):
+    with (here / what).open("a") as file:
+        file.write(f"{number} {os.getpid()}\\n")
+
+@mq.job(name="coroutine")
+async def coroutine(number: int) -> None:
+    note("begun", number)
+    await asyncio.sleep(0.4)
+    note("done", number)
+
+@mq.job(name="plain")
+def plain(number: int) -> None:
+    note("begun", number)
+    time.sleep(0.4)
+    note("done", number)
+
+@mq.job(name="killer")
+async def killer() -> None:
+    note("killed", 0)
+    await asyncio.sleep(0.1)
+    os._exit(9)
+
+if __name__ == "__main__":
+    Supervisor(mq, processes=int(os.environ["PROCESSES"]), lease=timedelta(milliseconds=1_500)).run()
+"""
+
+
+def numbers(path: Path) -> list[int]:
+    return [int(line.split()[0]) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.mark.chaos
+@pytest.mark.deadline(150)
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_killer_is_buried_alone_and_its_neighbours_run_once(
+    mq: EchoMQ, server: Server, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: str
+) -> None:
+    for name in ("coroutine", "plain", "killer"):
+        mq.job(name=name)(lambda *_: None)
+    sent = [mq.jobs[("coroutine", "plain")[n % 2]].options(lane="l").enqueue(n) for n in range(9)]
+    killer = mq.jobs["killer"].options(lane="l").enqueue()
+    monkeypatch.setenv("PROCESSES", processes)
+    program = Process(tmp_path, TASKS, server, queue, command=("tasks.py",))
+    try:
+        wait_until(
+            lambda: mq.run(metrics.counts(queue)) == Counts(0, 0, 0, 1, completed=9, failed=1),
+            seconds=120,
+            what="nine done and one dead",
+        )
+    finally:
+        program.signal(15)
+        code = program.wait()
+        program.close()
+    assert code == 0
+    assert mq.run(jobs.browse_dead(queue)) == (killer.id,)
+    row = mq.run(metrics.row(queue, killer.id))
+    assert row["last_error"] == b"stalled: its process ended with exit code 9 (lapse 3 of 3)", program.log
+    assert (row["stalled"], row["attempts"]) == (b"2", b"3")
+    assert len(numbers(tmp_path / "killed")) == 3
+    assert Counter(numbers(tmp_path / "done")) == Counter(range(len(sent))), "each neighbour took effect once"
+    held = mq.connection().execute("HGET", keys(queue).base + "gactive", lanes.lane_id("l"))
+    assert held in (None, b"0"), "the lane has its slots back"
+    assert program.log.count("another one is started") == 1, "only the first death took a worker with it"

@@ -1,0 +1,88 @@
+"""`echomq worker` as a process of its own: the tasks that it runs, what it says, how it ends."""
+
+from __future__ import annotations
+
+import os
+import queue as queues
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import echomq
+from support.servers import Server
+
+SOURCE = str(Path(echomq.__file__).parents[1])
+
+
+class Process:
+    """`echomq worker tasks:mq` in `folder` with `tasks` in its `tasks.py`; or another `command`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        tasks: str,
+        server: Server,
+        queue: str,
+        *options: str,
+        url: str | None = None,
+        home: str = "",
+        command: tuple[str, ...] = ("-m", "echomq.cli", "worker", "tasks:mq"),
+    ) -> None:
+        (folder / "tasks.py").write_text(tasks)
+        self.process = subprocess.Popen(
+            [sys.executable, *command, *options],
+            cwd=folder,
+            env=os.environ
+            | {"ECHOMQ_URL": server.url if url is None else url, "QUEUE": queue, "PYTHONPATH": SOURCE}
+            | ({"ECHOMQ_HOME": home} if home else {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: queues.Queue[str] = queues.Queue()
+        self.log = ""
+        self._readers = [threading.Thread(target=self._read_out), threading.Thread(target=self._read_log)]
+        for reader in self._readers:
+            reader.start()
+
+    def _read_out(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put(line.strip())
+
+    def _read_log(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log += line
+
+    def line(self) -> str:
+        """The next line on its stdout."""
+        try:
+            return self.lines.get(timeout=30)
+        except queues.Empty:
+            raise AssertionError(f"it says nothing more:\n{self.log}") from None
+
+    def expect(self, line: str) -> None:
+        assert self.line() == line, self.log
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def workers(self) -> list[int]:
+        """The processes that its supervisor has started, by its log."""
+        return [int(pid) for pid in re.findall(r"worker \d+ is process (\d+)", self.log)]
+
+    def wait(self, seconds: float = 30) -> int:
+        code = self.process.wait(seconds)
+        for reader in self._readers:
+            reader.join()
+        return code
+
+    def close(self) -> None:
+        self.process.kill()
+        self.wait()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
