@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 
 from echomq import EchoMQ, errors, repeat
+from echomq.app.registering import Registered
 from echomq.protocol.repeat import Registration
 from support.servers import Server
 
@@ -20,10 +21,12 @@ def test_registering_says_what_it_did(mq: EchoMQ, queue: str) -> None:
     def digest(whom: str) -> None: ...
 
     hourly = digest.every(hours=1, name="digest")
-    assert hourly.register("all") is Registration.REGISTERED
-    assert hourly.register("all") is Registration.UNCHANGED
-    assert hourly.register("some") is Registration.UPDATED
-    assert digest.every(hours=2, name="digest").register("some") is Registration.UPDATED
+    first = hourly.register("all")
+    assert (first.verdict, first.kept) == (Registration.REGISTERED, False)
+    assert hourly.register("all") == Registered(Registration.UNCHANGED, first.next_run, True)
+    assert hourly.register("some") == Registered(Registration.UPDATED, first.next_run, True)
+    slower = digest.every(hours=2, name="digest").register("some")
+    assert (slower.verdict, slower.kept) == (Registration.UPDATED, False)
     assert mq.run(repeat.count(queue)) == 1
     assert hourly.cancel()
     assert not hourly.cancel()
@@ -34,7 +37,7 @@ async def test_registering_on_a_running_loop_warns(mq: EchoMQ) -> None:
     @mq.job
     def digest() -> None: ...
 
-    with pytest.warns(errors.BlockingCallWarning, match="await aregister") as caught:
+    with pytest.warns(errors.BlockingCallWarning, match="use aregister") as caught:
         digest.every(hours=1, name="digest").register()
     assert caught[0].filename == __file__
 
@@ -44,8 +47,8 @@ async def test_awaited_registration_is_the_same(mq: EchoMQ, queue: str) -> None:
     def digest(whom: str) -> None: ...
 
     hourly = digest.every(timedelta(hours=1), name="digest")
-    assert await hourly.aregister("all") is Registration.REGISTERED
-    assert await hourly.aregister("all") is Registration.UNCHANGED
+    assert (await hourly.aregister("all")).verdict is Registration.REGISTERED
+    assert (await hourly.aregister("all")).verdict is Registration.UNCHANGED
     assert await hourly.acancel()
     await mq.aclose()
 

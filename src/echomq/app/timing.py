@@ -61,7 +61,7 @@ class TimingWords(TypedDict, total=False):
     """Whether it is registered paused; unless given it stays as it is, and a new one is not."""
 
 
-class EveryWords(Span, TimingWords):
+class EveryWords(Span, TimingWords, total=False):
     """What `every` takes: a period in keywords that add up, and the options of its slots."""
 
     anchor: datetime | None
@@ -70,7 +70,7 @@ class EveryWords(Span, TimingWords):
     """How long after its registration the first slot is, on the server's clock; at once by default."""
 
 
-class CronWords(TimingWords):
+class CronWords(TimingWords, total=False):
     """What `cron` takes beside its line."""
 
     tz: str | None
