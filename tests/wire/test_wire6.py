@@ -19,6 +19,7 @@ from echomq.protocol.scripts import NATIVE, twins
 from echomq.runtime import Dial
 from echomq.wire import AsyncConnector, Connector, Options, Wire, aconnect, connect, parse_url
 from echomq.wire.dialect import question, read
+from echomq.wire.preflight import rights_advice
 from support.desk import until
 from support.scripted import append, key, note
 from support.servers import Server
@@ -197,6 +198,19 @@ def test_a_user_who_may_not_run_a_command_runs_its_script(start_server: StartSer
     [refused] = face(server, [jobs.promote(queue)], 6)
     assert isinstance(refused, ServerError)
     assert refused.reply.startswith("NOPERM")
+
+
+def test_the_rights_that_a_connect_advises_are_enough_for_native_commands(
+    start_server: StartServer, queue: str
+) -> None:
+    server = start_server(module=True)
+    words = rights_advice(parse_url("valkey://mail@h")).removeprefix(": ").split()
+    with server.client() as client:
+        client.execute(*words, "on", "nopass")
+    with connect(f"unix://mail:any@{server.socket_path}", wire=6) as conn:
+        assert conn.run(jobs.enqueue_at(queue, mint(), b"p", at_ms=PAST)).name == "SCHEDULED"
+        assert conn.run(jobs.promote(queue)) == 1
+    assert calls_of(server, "emq.schedule", "emq.promote") == [1, 1]
 
 
 # Half-way
