@@ -57,6 +57,12 @@ def limited() -> None:
     (here / "asleep").write_text(str(os.getpid()))
     time.sleep(60)
 
+@mq.job(name="extends", process=True, max_attempts=1, timeout=timedelta(milliseconds=300))
+def extends() -> None:
+    current_job().extend(minutes=1)
+    time.sleep(0.6)
+    (here / "extended").write_text("")
+
 @mq.job(name="late", max_attempts=1, timeout=timedelta(milliseconds=100))
 def late() -> None:
     job = current_job()
@@ -102,6 +108,15 @@ def test_they_run_in_a_few_processes_that_are_used_again(tasks: ModuleType, tmp_
     assert 1 <= len({own for own, _ in seen}) <= 2
     assert tasks.mq.run(metrics.counts(queue)) == Counts(0, 0, 0, 0, completed=6, failed=0)
     wait_until(lambda: not any(alive(own) for own, _ in seen), what="the end of the processes")
+
+
+def test_a_process_is_not_killed_while_its_job_has_given_itself_more_time(
+    tasks: ModuleType, tmp_path: Path, queue: str
+) -> None:
+    tasks.extends.enqueue()
+    burst(tasks)
+    assert (tmp_path / "extended").exists()
+    assert tasks.mq.run(metrics.counts(queue)) == Counts(0, 0, 0, 0, completed=1, failed=0)
 
 
 def test_a_process_that_has_done_enough_is_replaced(

@@ -94,7 +94,12 @@ class _Cell:
     def _run(self, runner: Runner, queue: str, members: list[Any]) -> None:
         self._queue = queue
         self._held = Held(Claimed(*members))
+        self._held.on_grant = self._granted
         runner.start(self._held)
+
+    def _granted(self, more_ms: int) -> None:
+        with suppress(LineClosedError):
+            self._line.send("more", more_ms)
 
     def _cancel(self, runner: Runner, reason: str) -> None:
         if self._held is not None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from echomq.app.control import Cancelled
+from echomq.app.times import Span, span_ms
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol import admin
 from echomq.protocol.call import Call
@@ -29,7 +30,18 @@ KEEP_LINES: Final = 1_000
 class JobContext:
     """A job while it runs. It may be handed to threads of the job's own, and be used from there."""
 
-    __slots__ = ("_begun_with", "_claimed", "_envelope", "_limit_ms", "_mq", "_started", "_state", "_token", "queue")
+    __slots__ = (
+        "_begun_with",
+        "_claimed",
+        "_envelope",
+        "_limit_ms",
+        "_move",
+        "_mq",
+        "_started",
+        "_state",
+        "_token",
+        "queue",
+    )
 
     def __init__(
         self,
@@ -49,6 +61,7 @@ class JobContext:
         self._token = token
         self._started: datetime | None = None
         self._limit_ms: int | None = None
+        self._move: Callable[[int], None] | None = None
 
     def __repr__(self) -> str:
         return f"<running job {self.id} {self.name} attempt {self.attempt}>"
@@ -117,6 +130,28 @@ class JobContext:
         except OverflowError:
             return datetime.max.replace(tzinfo=UTC)
 
+    def extend(self, more: timedelta | None = None, /, **parts: Unpack[Span]) -> datetime | None:
+        """Gives this run more time: moves `deadline` by that much, and says where it is then; None without a timeout.
+
+        `job.extend(minutes=5)` or a timedelta; it counts from the old deadline, and calls add up. For this run only,
+        from any thread, without a word to the server: the lease needs nothing, it is kept while the job runs.
+        `InvalidInputError` for a span that is not above zero, `Cancelled` when the job is to end, its time being over.
+        """
+        more_ms = span_ms("extend", more, parts)
+        self.raise_if_cancelled()
+        self.grant(more_ms)
+        return self.deadline
+
+    def grant(self, more_ms: int) -> None:
+        """Moves the deadline. For the worker."""
+        if self._limit_ms is None:
+            return
+        self._limit_ms += more_ms
+        if self._move is not None:
+            self._move(more_ms)
+        if self._token is not None:
+            self._token.grant(more_ms)
+
     @property
     def cancelled(self) -> bool:
         """Whether the job is to end: somebody has cancelled it, or another worker may have it by now."""
@@ -152,9 +187,18 @@ class JobContext:
         """`log`, awaited."""
         await self._mq.arun(admin.add_log(self.queue, self.id, line, keep=keep))
 
-    def enter(self, timeout_ms: int | None) -> None:
-        """Makes it the current job of the task or thread that calls this, and begins its time. For the worker."""
+    @property
+    def limit_ms(self) -> int | None:
+        """How long it may take in all."""
+        return self._limit_ms
+
+    def enter(self, timeout_ms: int | None, move: Callable[[int], None] | None = None) -> None:
+        """Makes it the current job of the task or thread that calls this, and begins its time. For the worker.
+
+        `move` is called when that is given more of it, in any thread.
+        """
         self._limit_ms = timeout_ms
+        self._move = move
         if timeout_ms is not None:
             self._started = datetime.now(UTC)
         _current.set(self)

@@ -219,11 +219,9 @@ class Run(Line):
 
     def outlasted(self) -> Outcome:
         """Its function is in a thread, and its time is over."""
+        took = f"not done after {self._context.limit_ms} ms"
         return self._failed(
-            TimeoutError(
-                f"not done after {self._context.limit_ms} ms; its function still runs in its thread, which nothing can stop "
-                "(process=True can)"
-            )
+            TimeoutError(f"{took}; its function still runs in its thread, which nothing can stop (process=True can)")
         )
 
     def ended(self, outcome: Outcome) -> Outcome:
@@ -282,7 +280,8 @@ class Run(Line):
             return await self._failed_within(error)
         except BaseException as error:  # noqa: BLE001  (also SystemExit, KeyboardInterrupt: signals go elsewhere)
             if limit is not None and limit.expired():
-                error = TimeoutError(f"not done after {self._context.limit_ms} ms").with_traceback(traceback_of(error))
+                why = f"not done after {self._context.limit_ms} ms"
+                error = TimeoutError(why).with_traceback(traceback_of(error))
             return await self._failed_within(error)
         outcome = self._done(value)
         if self._around is not None:

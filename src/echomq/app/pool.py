@@ -41,6 +41,16 @@ class CellUnavailableError(EchoMQError):
     """No process can be started for a job, or none that finds the app."""
 
 
+def _nobody(_: int) -> None:
+    pass
+
+
+def _moved(limit: asyncio.Timeout, granted: Callable[[int], None], more_ms: int) -> None:
+    granted(more_ms)
+    if (when := limit.when()) is not None:
+        limit.reschedule(when + more_ms / 1_000)
+
+
 class Cell:
     """One process. Everything is to be called on the loop that it was made on."""
 
@@ -80,11 +90,11 @@ class Cell:
         if word != "ready":
             raise CellUnavailableError(f"its process cannot begin: {' '.join(map(str, rest))}")
 
-    async def run(self, queue: str, claimed: Claimed) -> Outcome:
-        """What becomes of a job; `CellDiedError` when the process has died."""
+    async def run(self, queue: str, claimed: Claimed, granted: Callable[[int], None]) -> Outcome:
+        """What becomes of a job; `CellDiedError` when the process has died. `granted` hears of time it is given."""
         self.jobs += 1
         self._send("run", queue, tuple(claimed))
-        return await self._outcome()
+        return await self._outcome(granted)
 
     async def cancel(self) -> Outcome | None:
         """Tells the job to end, waits a little, and kills the process. What became of it, if it has said so."""
@@ -121,8 +131,12 @@ class Cell:
         """Whether its process is there."""
         return not self._died.done()
 
-    async def _outcome(self) -> Outcome:
-        _, name, members, self.rss = await self._frame()
+    async def _outcome(self, granted: Callable[[int], None] = _nobody) -> Outcome:
+        word, *rest = await self._frame()
+        while word == "more":
+            granted(*rest)
+            word, *rest = await self._frame()
+        name, members, self.rss = rest
         return heard(name, members)
 
     def _send(self, *words: object) -> None:
@@ -177,17 +191,26 @@ class Pool:
         self._turns = asyncio.Semaphore(size)
         self._fresh_turns = asyncio.Semaphore(size)
 
-    async def run(self, queue: str, claimed: Claimed, *, fresh: bool, limit_s: float | None) -> Outcome:
+    async def run(
+        self,
+        queue: str,
+        claimed: Claimed,
+        *,
+        fresh: bool,
+        limit_s: float | None,
+        granted: Callable[[int], None] = _nobody,
+    ) -> Outcome:
         """Runs a job in a process, in a fresh one of its own if so wanted, and says what became of it.
 
         `CellDiedError` when that has died, `CellUnavailableError` when there can be none, `TimeoutError` when the job
-        was not done `limit_s` seconds after its start, and its process was killed. Cancelled, it ends the job.
+        was not done `limit_s` seconds after its start, and its process was killed; `granted` is called with what it is
+        given beyond that. Cancelled, it ends the job.
         """
         async with self._fresh_turns if fresh else self._turns:
             one = await self._begin(fresh=fresh)
             try:
-                async with asyncio.timeout(limit_s):
-                    outcome = await one.run(queue, claimed)
+                async with asyncio.timeout(limit_s) as limit:
+                    outcome = await one.run(queue, claimed, partial(_moved, limit, granted))
             except asyncio.CancelledError:
                 said = await one.cancel()
                 self._all.discard(one)

@@ -8,6 +8,7 @@ look at it.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final
 
@@ -24,10 +25,20 @@ class JobCancelledError(EchoMQError):
 class CancelToken:
     """Whether the job in hand is to end, and why. May be looked at from any thread."""
 
-    __slots__ = ("_reason",)
+    __slots__ = ("_reason", "granted_ms", "on_grant")
 
     def __init__(self) -> None:
         self._reason: str | None = None
+        self.granted_ms = 0
+        """Time that the job has been given beyond what it may take."""
+        self.on_grant: Callable[[int], None] | None = None
+        """Called with each grant, in the thread that gives it."""
+
+    def grant(self, more_ms: int) -> None:
+        """Give the job more time."""
+        self.granted_ms += more_ms
+        if self.on_grant is not None:
+            self.on_grant(more_ms)
 
     @property
     def reason(self) -> str | None:

@@ -109,7 +109,7 @@ class Hand:
             latest[held.job.id] = held
         wanted = [held for held in latest.values() if not held.lost and type(held.outcome) is not Lapsed]
         if taken_by is not None:
-            wanted = [each for each in wanted if not each.marked and each.outcome is None and each.taken_at <= taken_by]
+            wanted = [held for held in wanted if _bears_no_mark(held) and held.taken_at <= taken_by]
         if not wanted:
             return None
         try:
@@ -178,6 +178,10 @@ class Hand:
     def _answer(self) -> None:
         self._asked = False
         self._moved_at = time.monotonic()
+
+
+def _bears_no_mark(held: Held) -> bool:
+    return not held.marked and held.outcome is None and not held.lost
 
 
 def _token(held: Held) -> int:

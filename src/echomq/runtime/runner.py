@@ -26,8 +26,8 @@ PUT_OFF_MS: Final = 1_000
 class InThread:
     """What a router gives for a function that blocks: it is run in a thread, and what it returns is the outcome.
 
-    `timeout_ms`, counted from its start, is how long it may take. Nothing can stop it then: `late()` says what becomes
-    of its job, its cancel token is set, and its slot stays taken until it returns.
+    `timeout_ms`, counted from its start, is how long it may take, with what its token is granted. Nothing can stop it
+    then: `late()` says what becomes of its job, its cancel token is set, and its slot stays taken until it returns.
     """
 
     run: Callable[[], object]
@@ -164,7 +164,8 @@ class Runner:
         """The time of a function in a thread may be over."""
         if held not in self.threaded or held.outcome is not None or limits.timeout_ms is None or limits.late is None:
             return
-        limit_s = limits.timeout_ms / 1_000
+        limit_ms = limits.timeout_ms + held.granted_ms
+        limit_s = limit_ms / 1_000
         left_s = began[0] + limit_s - time.monotonic() if began else limit_s
         if left_s > 0:
             self._loop.call_later(left_s, self._due, held, limits, began)
@@ -172,7 +173,7 @@ class Runner:
         self.threaded.discard(held)
         self.late.add(held)
         self._end(held, limits.late())
-        held.cancel(f"not done after {limits.timeout_ms} ms")
+        held.cancel(f"not done after {limit_ms} ms")
         log.error(
             "job %s goes on past its time, in a thread that nothing can stop; %d slots are taken so",
             *(held.job.id, len(self.late)),
