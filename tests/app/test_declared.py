@@ -1,0 +1,144 @@
+"""Schedules in code: registered at worker start by however many workers, and removed only when that is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from echomq import Cron, EchoMQ, Every, Worker
+from echomq.app.declared import ScheduleWord, Synced, sync
+from echomq.errors import SerializationError
+from echomq.protocol.recurring import Kind
+from echomq.protocol.repeat import Registration
+from support.servers import Server
+
+HOUR = timedelta(hours=1)
+
+
+def app(server: Server, queue: str, schedule: ScheduleWord | None, *, name: str = "digest") -> EchoMQ:
+    mq = EchoMQ(server.url, default_queue=queue)
+
+    @mq.job(name=name, schedule=schedule)
+    def digest(whom: str = "all") -> None: ...
+
+    return mq
+
+
+def synced(mq: EchoMQ, **more: Any) -> Synced:
+    return mq.run(sync(mq, mq.queues, **more))
+
+
+def names(mq: EchoMQ) -> list[str]:
+    return sorted(each.name for each in mq.schedules())
+
+
+def test_what_is_declared_is_registered_and_kept(server: Server, queue: str) -> None:
+    with app(server, queue, [Every(hours=1, overlap="skip"), Cron("@daily", name="nightly", args=("some",))]) as mq:
+        first = synced(mq)
+        assert {name: each.verdict for name, each in first.registered.items()} == {
+            "digest": Registration.REGISTERED,
+            "nightly": Registration.REGISTERED,
+        }
+        again = synced(mq)
+        assert (again.changed, again.removed) == (0, ())
+        assert [each.next_run for each in again.registered.values()] == [
+            each.next_run for each in first.registered.values()
+        ]
+        assert {each.declared_by for each in mq.schedules()} == {"tests"}
+        assert {each.kind for each in mq.schedules()} == {Kind.CRON}
+
+
+def test_a_changed_declaration_changes_the_recurrence(server: Server, queue: str) -> None:
+    with app(server, queue, Every(hours=1, anchor=datetime(2026, 1, 1, tzinfo=UTC))) as mq:
+        before = synced(mq).registered["digest"].next_run
+    with app(server, queue, Every(hours=1, anchor=datetime(2026, 1, 1, tzinfo=UTC), args=("b",))) as mq:
+        now = synced(mq).registered["digest"]
+        assert (now.verdict, now.kept, now.next_run) == (Registration.UPDATED, True, before)
+
+
+def test_removed_names_are_removed_only_when_asked_for(server: Server, queue: str) -> None:
+    with app(server, queue, [Every(hours=1), Cron("@daily", name="nightly")]) as mq:
+        synced(mq)
+        mq.jobs["digest"].every(hours=1, name="by hand", overlap="skip").register()
+        mq.jobs["digest"].every(hours=1, name="plain").register()
+    with app(server, queue, Every(hours=2)) as mq:
+        assert synced(mq).removed == ()
+        assert names(mq) == ["by hand", "digest", "nightly", "plain"]
+        assert synced(mq, prune=True).removed == ("nightly",)
+        assert names(mq) == ["by hand", "digest", "plain"]
+    with app(server, queue, None) as mq:
+        assert synced(mq, prune=True).removed == ("digest",)
+
+
+def test_what_another_app_declares_in_the_same_queue_is_left_alone(server: Server, queue: str) -> None:
+    with app(server, queue, Every(hours=1)) as mq:
+        synced(mq)
+    with EchoMQ(server.url, default_queue=queue) as other:
+        namespace: dict[str, Any] = {"__name__": "shop.tasks"}
+        exec("def sweep() -> None: ...", namespace)
+        other.job(schedule=Every(hours=1))(namespace["sweep"])
+        assert synced(other, prune=True).removed == ()
+        assert names(other) == ["digest", "shop.tasks.sweep"]
+        assert {each.declared_by for each in other.schedules()} == {"tests", "shop"}
+
+
+async def test_workers_that_start_at_once_register_it_once(
+    server: Server, queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    apps = [app(server, queue, Cron("@yearly")) for _ in range(3)]
+    workers = [Worker(mq, burst=True, grace=timedelta(0)) for mq in apps]
+    with caplog.at_level(logging.INFO, "echomq.worker"):
+        await asyncio.gather(*(worker.serve() for worker in workers))
+    said = [each.getMessage() for each in caplog.records if "declared" in each.getMessage()]
+    assert sorted(said) == [
+        *["1 schedules are declared, 0 new or changed"] * 2,
+        "1 schedules are declared, 1 new or changed",
+    ]
+    assert [each.name for each in await apps[0].aschedules()] == ["digest"]
+    for mq in apps:
+        await mq.aclose()
+
+
+async def test_a_worker_runs_what_is_declared_and_prunes_when_asked(
+    server: Server, queue: str, working: Callable[..., Any]
+) -> None:
+    old = app(server, queue, Every(hours=1, name="old"))
+    await old.arun(sync(old, old.queues))
+    await old.aclose()
+    seen: asyncio.Queue[str] = asyncio.Queue()
+    mq = EchoMQ(server.url, default_queue=queue)
+
+    @mq.job(schedule=Every(milliseconds=100, kwargs={"whom": "me"}))
+    async def tick(whom: str) -> None:
+        await seen.put(whom)
+
+    worker = Worker(mq, grace=timedelta(0), prune_schedules=True)
+    serving = asyncio.ensure_future(worker.serve())
+    assert [await seen.get(), await seen.get()] == ["me", "me"]
+    assert [each.name for each in await mq.aschedules()] == [tick.name]
+    worker.stop()
+    await serving
+    await mq.aclose()
+
+
+async def test_a_worker_registers_for_the_queues_that_it_serves(server: Server, queue: str) -> None:
+    mq = app(server, queue, Every(hours=1))
+
+    @mq.job(queue=queue + "-other", name="other", schedule=Every(hours=1))
+    def other() -> None: ...
+
+    await Worker(mq, queues=[queue], burst=True).serve()
+    assert [each.name for each in await mq.aschedules()] == ["digest"]
+    await mq.aclose()
+
+
+async def test_an_argument_that_cannot_be_sent_keeps_the_worker_from_starting(server: Server, queue: str) -> None:
+    mq = app(server, queue, Every(hours=1, args=(5,)))
+    with pytest.raises(SerializationError):
+        await Worker(mq, burst=True).serve()
+    await mq.aclose()
