@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 from echomq import (
     Cancellation,
@@ -119,6 +119,12 @@ def handles() -> None:
     assert_type(lane.depth(), int)
 
 
+def wires() -> None:
+    EchoMQ("valkey://localhost", wire="auto").use_server(wire=6)
+    with connect("valkey://localhost", wire=6) as conn:
+        assert_type(conn.wire, Literal[4, 6] | None)
+
+
 def verbs() -> None:
     with connect("valkey://localhost") as conn:
         assert_type(conn.run(lanes.enqueue("mail", mint(), b"{}", lanes.lane_id("acme"))), Admission)
@@ -148,7 +154,9 @@ def blocking() -> None:
         timedelta(hours=1), name="digest", jitter=30, catch_up="skip", overlap="skip", max_runs=5, paused=True
     )
     assert_type(fuller.register("all", subject="news").next_run, datetime | None)
-    nightly = count.cron("30 2 * * *", name="nightly", tz="Europe/Berlin", catch_up=CatchUp.all(10), jitter=timedelta(1))
+    nightly = count.cron(
+        "30 2 * * *", name="nightly", tz="Europe/Berlin", catch_up=CatchUp.all(10), jitter=timedelta(1)
+    )
     assert_type(nightly.register("a", upto=5), Registered)
     assert_type(nightly.run_now(), Job[int])
     assert_type(nightly.info(), ScheduleInfo | None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import echomq
-from echomq import Cancelled, Cron, Dedup, EchoMQ, Every, Fixed, Job, current_job, flows, mint
+from echomq import Cancelled, Cron, Dedup, EchoMQ, Every, Fixed, Job, connect, current_job, flows, mint
 
 print(echomq.NoSuchName)  # wrong
 
@@ -101,6 +101,12 @@ def options() -> None:
     send.after(minutes=5).cron("@daily", name="digest")  # wrong
     text: Job[int] = send.options(lane="acme").enqueue("a@b.c")  # wrong
     print(text)
+
+
+def wires() -> None:
+    EchoMQ("valkey://localhost", wire=5)  # wrong
+    EchoMQ("valkey://localhost").use_server(wire="six")  # wrong
+    connect("valkey://localhost", wire="4")  # wrong
 
 
 def handles() -> None:
