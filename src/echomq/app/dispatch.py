@@ -15,7 +15,7 @@ from echomq.app.aside import Aside
 from echomq.app.codec import missing
 from echomq.app.context import JobContext
 from echomq.app.control import Cancelled, Discard, Snooze, asked_again
-from echomq.app.envelope import Envelope, decode, opened
+from echomq.app.envelope import Envelope, decode, opened, renamed
 from echomq.app.errors import EnvelopeError
 from echomq.app.job import JobFunction
 from echomq.app.joblog import Line
@@ -106,6 +106,8 @@ class Dispatch:
             job = self._jobs.get(envelope.job)
             if job is None:
                 return self._unknown(claimed, envelope.job)
+            if envelope.job != job.name:
+                envelope = renamed(envelope, job.name)
             if envelope.expires_ms is not None and wall_clock_ms() > envelope.expires_ms:
                 self._tells(Line(claimed, job, envelope))
                 return Bury(f"expired: it was not to start after {envelope.expires_ms} (Unix ms)")

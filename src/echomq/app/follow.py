@@ -2,7 +2,7 @@
 
 What follows is a job of its own, in the queue of the one it follows, and is admitted in the very step that settles that
 one (docs/additions.md): a worker that is killed has done both or neither. Its one argument is a `Success` or a
-`Failure`.
+`Failure`; without an annotation it is a dict with their members, and `type`, which is `success` or `failure`.
 
 `on_success` follows a completion, `on_failure` every attempt that has failed, also the last one, `on_dead` a burial,
 whatever its cause: the last failure, a `Discard`, a cancellation, an expiry, lapses, a child's death.
@@ -11,8 +11,10 @@ whatever its cause: the last failure, a `Discard`, a cancellation, an expiry, la
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
 
 from echomq.app.errors import JobDefinitionError
 from echomq.app.patience import nearest
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
     from echomq.app.job import JobFunction
 
 
-@dataclass(frozen=True, slots=True)
-class Success:
+class Success(msgspec.Struct, frozen=True, tag_field="type", tag="success"):
     """A job that is done: the argument of a job that is named by `on_success`.
 
     `args`, `kwargs` and `result` are as JSON has them. Where all of it is more than one job may carry, they are None.
@@ -39,8 +40,7 @@ class Success:
     meta: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True, tag_field="type", tag="failure"):
     """A failed attempt, or a death: the argument of a job that is named by `on_failure` or `on_dead`.
 
     `attempt`: the number of the attempt that failed, 0 where none had begun. `error`: the type and the text of the
@@ -89,7 +89,7 @@ class Followers:
                     f"there are: {nearest(follower, jobs)}"
                 )
             try:
-                job.arguments.outgoing((asdict(record),), {})
+                job.arguments.outgoing((msgspec.to_builtins(record),), {})
             except Exception as error:
                 raise JobDefinitionError(
                     f"{word} of job {name!r} names {job.name!r}, which must take one argument, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -14,6 +14,7 @@ from echomq.app.errors import EnvelopeError
 from echomq.app.follow import Failure, Success
 from echomq.app.plain import encode_value
 from echomq.identity.minter import mint
+from echomq.protocol.checks import payload_of
 from echomq.protocol.errors import PayloadTooLargeError
 from echomq.protocol.follow import Follow, Owed
 from echomq.protocol.replies import Claimed
@@ -41,7 +42,9 @@ class Succession:
             if follows.on_success is None:
                 return outcome
             told = _Told(claimed.id, job, job.name, queue, envelope)
-            success = Success(claimed.id, job.name, queue, attempt, _read(outcome.result), *told.rest())
+            success = Success(
+                claimed.id, job.name, queue, attempt, job.returns.plain(payload_of(outcome.result)), *told.rest()
+            )
             return replace(outcome, then=self._job(follows.on_success, success))
         told = _Told(claimed.id, job, job.name, queue, envelope)
         if isinstance(outcome, Retry):
@@ -79,8 +82,8 @@ class Succession:
             try:
                 return Follow(mint(), self._payload(name, record))
             except PayloadTooLargeError:
-                short = replace(record, args=None, kwargs=None)
-                short = replace(short, result=None) if isinstance(short, Success) else short
+                less = {"args": None, "kwargs": None} | ({"result": None} if isinstance(record, Success) else {})
+                short = msgspec.structs.replace(record, **less)
                 return Follow(mint(), self._payload(name, short))
         except Exception:
             log.exception("%s: %s cannot follow it", record.id, brief(name))
@@ -89,9 +92,9 @@ class Succession:
     def _payload(self, name: str, record: Success | Failure) -> bytes:
         job = self._jobs.get(name)
         if job is not None:
-            return job.payload((asdict(record),), {}, job.stamped(job.defaults.sends))
+            return job.payload((msgspec.to_builtins(record),), {}, job.stamped(job.defaults.sends))
         # Known to another worker of the queue, as in a rolling deploy.
-        return encode_value({"v": VERSION, "job": name, "args": [asdict(record)], "kwargs": {}})
+        return encode_value({"v": VERSION, "job": name, "args": [msgspec.to_builtins(record)], "kwargs": {}})
 
 
 class _Told:
@@ -124,13 +127,3 @@ class _Told:
     def failure(self, attempt: int, error: str, retry_in_ms: int | None = None, *, dead: bool) -> Failure:
         """The record of a failure."""
         return Failure(self.id, self.name, self.queue, attempt, error, dead, retry_in_ms, *self.rest())
-
-
-def _read(result: bytes | str) -> Any:
-    """What was returned, as JSON has it; None where it could not be kept, which is logged."""
-    if not result:
-        return None
-    try:
-        return msgspec.json.decode(result)
-    except msgspec.MsgspecError:
-        return None
