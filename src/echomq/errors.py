@@ -12,6 +12,7 @@ from echomq.app.errors import (
     ResultTimeoutError,
     SerializationError,
     StartupError,
+    UndeclaredQueueWarning,
 )
 from echomq.protocol.errors import (
     ConnectError,
@@ -66,6 +67,7 @@ __all__ = [
     "StaleTokenError",
     "StartupError",
     "StateError",
+    "UndeclaredQueueWarning",
     "UnexpectedReplyError",
     "WireError",
 ]

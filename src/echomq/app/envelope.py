@@ -102,6 +102,11 @@ def decode(payload: bytes) -> Envelope:
     return envelope
 
 
+def renamed(envelope: Envelope, name: str) -> Envelope:
+    """An envelope that waited under an alias, under the name that its job has now."""
+    return msgspec.structs.replace(envelope, job=name)
+
+
 def opened(envelope: Envelope, codec: Codec) -> Envelope:
     """An envelope with the arguments that a codec had made the body of."""
     body = decoded(codec, envelope.body or "")
