@@ -16,7 +16,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from echomq import EchoMQ, State, flows, jobs, metrics, mint
+from echomq import EchoMQ, State, Worker, flows, jobs, metrics, mint
+from echomq.app.codec import Codecs
 from echomq.errors import IdError, InvalidInputError, JobFailed, NoResultError, ResultError
 from echomq.protocol.keys import keys
 from support.servers import Server
@@ -293,3 +294,45 @@ async def test_failures_are_told_from_results(mq: EchoMQ, working) -> None:
     async with working():
         with pytest.raises(JobFailed):
             await (await fails.aenqueue()).result(SOON)
+
+
+class Upside:
+    name = "upside"
+
+    def encode(self, data: bytes) -> bytes:
+        return data[::-1]
+
+    def decode(self, data: bytes) -> bytes:
+        return data[::-1]
+
+
+async def test_a_codec_has_the_last_word_on_results_too(queue: str, server: Server) -> None:
+    async with (
+        EchoMQ(server.url, default_queue=queue, codec=Upside()) as mq,
+        EchoMQ(server.url, default_queue=queue) as plain,
+    ):
+        job, silent = returning(mq, Order, ORDER), mq.job(name="silent")(lambda: None)
+        sent, quiet = await job.aenqueue(), await silent.aenqueue()
+        await Worker(mq, burst=True).serve()
+        with server.client() as client:
+            left = client.execute("GET", f"{keys(queue).job(sent.id)}:result")
+        assert left == b"~upside\n" + msgspec.json.encode(ORDER)[::-1]
+        assert await sent.result(SOON) == ORDER
+        assert await mq.handle(sent.id).result(SOON) == msgspec.to_builtins(ORDER)
+        assert await quiet.result(SOON) is None
+        with pytest.raises(ResultError, match="codec 'upside', which this EchoMQ does not have; it has none"):
+            await plain.handle(sent.id).result(SOON)
+
+
+async def test_a_codec_that_fails_costs_the_job_nothing(queue: str, server: Server) -> None:
+    class Broken(Upside):
+        def encode(self, data: bytes) -> bytes:
+            raise RuntimeError("no key")
+
+    async with EchoMQ(server.url, default_queue=queue) as mq:
+        job = returning(mq, int, 1)
+        sent = await job.aenqueue()
+        mq.codecs = Codecs(Broken())  # what it was sent with needed none
+        await Worker(mq, burst=True).serve()
+        with pytest.raises(ResultError, match="could not be kept, int: no key"):
+            await sent.result(SOON)

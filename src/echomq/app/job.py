@@ -190,7 +190,7 @@ class JobFunction(BoundJob[P, R]):
     @cached_property
     def returns(self) -> Returns:
         """What its function returns, by the annotation, read when it is first used."""
-        return Returns(self.name, self.function, self.mq.max_payload)
+        return Returns(self.name, self.function, self.mq.codecs, self.mq.max_payload)
 
     def keeps(self, options: Options) -> bool:
         """Whether a job that is sent with these options leaves a result."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from echomq.app.errors import NoResultError, ResultError, ResultTimeoutError
 from echomq.app.failures import failure_of
-from echomq.app.returns import UNKNOWN
+from echomq.app.returns import Returns
 from echomq.app.times import first_ms
 from echomq.protocol.replies import State
 from echomq.protocol.results import Ending
@@ -36,7 +36,8 @@ def value_of(job: Job[Any], ending: Ending, waited_s: float | None) -> Any:
     if ending.result is not None:
         function = job.mq.names.get(job.name)
         try:
-            return (UNKNOWN if function is None else function.returns).value(ending.result)
+            returns = Returns("", None, job.mq.codecs, 0) if function is None else function.returns
+            return returns.value(ending.result)
         except ResultError as error:
             raise type(error)(f"job {job.id}{_named(job)}: {error}") from error.__cause__
     if ending.state is State.DEAD:

@@ -1,8 +1,8 @@
 """What a job's function returns, by its annotation: encoded by the worker, read where somebody waits for it.
 
 The rules are those of arguments. A result lies as JSON in the row's `:result`, and in the `:processed` of a flow's
-parent; for None an empty text lies there, and for a value that could not be kept a `!` and the reason, which no JSON
-begins with (docs/additions.md).
+parent; for None an empty text lies there. What no JSON begins with says the rest (docs/additions.md): after a `!` why a
+value could not be kept, after a `~` the name of a codec of the app's own, and after a new line what that has encoded.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Final, Never, NoReturn, get_args, get_origin, get_type_h
 import msgspec
 
 from echomq.app.arguments import Parameter
+from echomq.app.codec import Codecs
 from echomq.app.errors import ResultError
 from echomq.app.plain import altered, encode_value, not_finite, reason
 from echomq.app.text import cut
@@ -22,18 +23,20 @@ from echomq.app.text import cut
 log: Final = logging.getLogger("echomq.worker")
 
 NOT_KEPT: Final = b"!"
-_EMPTY: Final = Parameter(Any)
+CODED: Final = b"~"
+_LOOSE: Final = Parameter(Any)
 _decode: Final = msgspec.json.Decoder().decode
 
 
 class Returns:
-    """The results of the job `job`, of at most `most` bytes each."""
+    """The results of the job `job`, of at most `most` bytes each; the first of `codecs` has the last word on them."""
 
-    def __init__(self, job: str, function: Callable[..., object], most: int) -> None:
+    def __init__(self, job: str, function: Callable[..., object] | None, codecs: Codecs, most: int) -> None:
         self._job = job
+        self._codecs = codecs
         self._most = most
         self._said = False
-        self._parameter = _parameter(function)
+        self._parameter = _LOOSE if function is None else _parameter(function)
 
     def encoded(self, value: object) -> bytes:
         """`value` as it is kept. The job is done either way: what cannot be kept is noted, and logged once."""
@@ -44,7 +47,9 @@ class Returns:
             data = encode_value(value) if why is None else b""
             if why is None and b"null" in data and not_finite(value):
                 why = "it holds a NaN or an infinity, which have no form in JSON"
-        except Exception as error:  # noqa: BLE001  (a value's own hooks may raise anything)
+            if why is None and (codec := self._codecs.first) is not None:
+                data = b"%b%b\n%b" % (CODED, codec.name.encode(), codec.encode(data))
+        except Exception as error:  # noqa: BLE001  (a value's own hooks, and a codec, may raise anything)
             why, data = reason(error), b""
         if why is None and len(data) > self._most:
             why = f"it is {len(data):,} bytes, and at most {self._most:,} are allowed (max_payload)"
@@ -62,10 +67,34 @@ class Returns:
         if data.startswith(NOT_KEPT):
             why = data[1:].decode("utf-8", "replace")
             raise ResultError(f"it is done, but its result could not be kept, {why}")
+        plain = self._json(data)
         try:
-            return self._parameter.arrive(_decode(data))
+            return self._parameter.arrive(plain)
         except Exception as error:
             raise ResultError(f"it is done, but its result does not fit the annotation: {reason(error)}") from error
+
+    def plain(self, data: bytes) -> Any:
+        """The same as JSON has it; None when it was not kept or cannot be read."""
+        try:
+            return self._json(data) if data and not data.startswith(NOT_KEPT) else None
+        except ResultError:
+            return None
+
+    def _json(self, data: bytes) -> object:
+        try:
+            if data.startswith(CODED):
+                name, body = data[1:].split(b"\n", 1)
+                if (codec := self._codecs.get(name.decode())) is None:
+                    raise ResultError(
+                        f"it is done, but its result is encoded by the codec {cut(name.decode())!r}, "
+                        f"which this EchoMQ does not have; it has {self._codecs.known()}"
+                    )
+                data = codec.decode(body)
+            return _decode(data)
+        except ResultError:
+            raise
+        except Exception as error:
+            raise ResultError(f"it is done, but its result cannot be read: {reason(error)}") from error
 
     def _unfit(self, value: object) -> str | None:
         parameter = self._parameter
@@ -81,7 +110,7 @@ def _parameter(function: Callable[..., object]) -> Parameter:
     try:
         return Parameter(_annotation(function))
     except Exception:  # noqa: BLE001  (it was no part of the job's contract so far: no reason to refuse the job)
-        return _EMPTY
+        return _LOOSE
 
 
 def _annotation(function: Callable[..., object]) -> Any:
@@ -97,7 +126,3 @@ def _annotation(function: Callable[..., object]) -> Any:
     if get_origin(found) in (Awaitable, Coroutine):
         found = get_args(found)[-1]
     return Any if found in (Never, NoReturn) else found
-
-
-UNKNOWN: Final = Returns("", lambda: None, 0)
-"""For a job whose function is not known here: JSON as it is."""

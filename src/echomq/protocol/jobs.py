@@ -255,15 +255,14 @@ def complete_many(
     result, ttl = payload_of(result), milliseconds("result_ttl_ms", result_ttl_ms)
     held: list[tuple[str, str]] = []
     for job in jobs:
-        if type(job) is tuple:
+        if isinstance(job, Finished):
+            args += job.words()
+            held.append((job.id, str(job.token)))
+        else:
             job_id, token = job
             token = token_of(token)
             args += (check_job(job_id), token, result, ttl)
             held.append((job_id, token))
-        else:
-            done = job if isinstance(job, Finished) else Finished(*job)
-            args += done.words()
-            held.append((done.id, str(done.token)))
     if not args:
         raise InvalidInputError("complete_many needs at least one job")
 
