@@ -369,7 +369,11 @@ class FollowedRun(Run):
     def ended(self, outcome: Outcome) -> Outcome:
         """The outcome, with what follows."""
         self.over()
-        return self._succession.after(outcome, self._job, self._context.queue, self._claimed, self._envelope)
+        try:
+            return self._succession.after(outcome, self._job, self._context.queue, self._claimed, self._envelope)
+        except Exception:
+            log.exception("%s: nothing follows it", self._claimed.id)
+            return outcome
 
     def _done(self, value: object) -> Outcome:
         return self.ended(super()._done(value))
