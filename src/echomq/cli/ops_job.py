@@ -26,7 +26,10 @@ def job(
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Give a dead job another life.")] = False,
     promote: Annotated[bool, typer.Option("--promote", help="Let a job for later run now.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Delete the job, unless a worker holds it.")] = False,
+    remove: Annotated[
+        bool,
+        typer.Option("--remove", help="Delete the job; refused once a worker has had it in hand for half a second."),
+    ] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Bury a job, or ask its worker to stop.")] = False,
     reason: Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="With --cancel: why.")] = None,
     payload: Annotated[bool, typer.Option("--payload", help="Show payload and results, maybe private data.")] = False,

@@ -216,8 +216,9 @@ def logs(queue: str, job_id: str) -> Call[tuple[str, ...]]:
 
 
 def remove_job(queue: str, job_id: str, *, dedup: str = "") -> Call[bool]:
-    """Deletes a job wherever it lies; False without a row, `LockedError` while a worker holds it.
+    """Deletes a job wherever it lies; False without a row, `LockedError` while a worker says that it holds it.
 
+    Our workers say so of every job that they have had in hand for a moment (about 250 ms), and renew it with the lease.
     `dedup` is the deduplication key to free when it names this job (its own, kept in the row, is freed anyway).
     """
     k = keys(queue)

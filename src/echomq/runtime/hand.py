@@ -92,9 +92,7 @@ class Hand:
 
     def unmarked_since(self) -> float | None:
         """When the oldest job was taken that the server has not been told of, or None."""
-        return min(
-            (held.taken_at for held in list(self.held) if not held.marked and held.outcome is None), default=None
-        )
+        return min((held.taken_at for held in list(self.held) if _bears_no_mark(held)), default=None)
 
     def extension(self, *, field: bool, taken_by: float | None = None) -> tuple[Call[Kept], list[Held]] | None:
         """One call that keeps everything in hand, and what it is about; None when there is nothing.
