@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from echomq.identity.errors import EchoMQError, IdError, InvalidInputError
 
 __all__ = [
@@ -140,6 +142,9 @@ _ADVICE: dict[str, str] = {
 }
 
 
+_NATIVE = re.compile(r"'(emq\.\w+)'", re.IGNORECASE)
+
+
 def from_reply(text: str, *, verb: str, subject: str = "", token: str = "") -> ServerError:
     """The typed error for a server's error text (protocol §11); an unknown class comes back whole.
 
@@ -151,6 +156,8 @@ def from_reply(text: str, *, verb: str, subject: str = "", token: str = "") -> S
     advice = next((a for words, a in _ADVICE.items() if text.endswith(words)), "")
     if text.startswith("ERR unknown command 'EMQ."):
         advice = "the server has lost its native module: connect with wire='auto' or wire=4, or load it again"
+    if text.startswith("NOPERM") and (command := _NATIVE.search(text)):
+        advice = f"give the user +{command[1]} (ACL SETUSER), or connect with wire='auto' or wire=4"
     if kind is ServerFullError:
         advice = "the server is at maxmemory: let workers drain, or give it more memory"
     tail = f"; {advice}" if advice else ""
