@@ -72,7 +72,7 @@ def _refusal(desk: Desk, *words: Arg) -> str:
         reply = str(desk.raw(*words))
     except ServerError as error:
         reply = error.reply
-    desk.unwritten(f"{words[0]}, refused", before)
+    desk.unwritten(f"{words[0]!r}, refused", before)
     return reply
 
 
