@@ -125,7 +125,7 @@ def test_every_page_is_linked_from_readme() -> None:
 
 def test_every_error_is_explained() -> None:
     text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
-    explained = set(re.findall(r"`(\w+(?:Error|Warning))`", text))
+    explained = set(re.findall(r"`(\w+(?:Error|Warning)|Job(?:Failed|Cancelled))`", text))
     known = {name for name, value in vars(errors).items() if inspect.isclass(value)}
     assert known - explained == set()
     assert explained - known - {"TypeError", "ValueError"} == set()
