@@ -1,0 +1,226 @@
+"""What `echomq worker` logs: a line a job, as text or as JSON, with what happened and without what is secret."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import echomq
+from echomq import EchoMQ
+from echomq.cli.logs import Format, JsonFormatter, Level, TextFormatter, configure, without_secrets
+from support.servers import Server, free_port
+
+SOURCE = str(Path(echomq.__file__).parents[1])
+SECRET = "s3kr3t-value"
+
+TASKS = f"""
+import logging
+from echomq import EchoMQ, Snooze
+
+mq = EchoMQ("{{url}}", default_queue="{{queue}}")
+
+@mq.job(name="good")
+def good(secret): ...
+
+@mq.job(name="bad", max_attempts=1)
+async def bad(secret):
+    raise ValueError("at valkey://me:{SECRET}@host:1/0")
+
+@mq.job(name="later")
+def later(secret):
+    logging.getLogger("shop").warning("seen %s", "here", extra={{{{"order": 7}}}})
+    raise Snooze(hours=1)
+"""
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, server: Server, queue: str) -> Run:
+    """Sends one job of each kind, then runs `echomq worker tasks:mq --burst` with the words given."""
+    (tmp_path / "tasks.py").write_text(TASKS.format(url=server.url, queue=queue))
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        with EchoMQ(server.url, default_queue=queue) as mq:
+            for name in ("good", "bad", "later"):
+                mq.job(name=name)(lambda secret: None).enqueue(SECRET)
+        return subprocess.run(
+            [sys.executable, "-m", "echomq.cli", "worker", "tasks:mq", "--burst", *words],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": SOURCE},
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+
+    return run
+
+
+def of_jobs(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+    """The lines about jobs, by the name of the job."""
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    return {line["job_name"]: line for line in lines if line["logger"] == "echomq.worker.jobs"}
+
+
+def test_json_is_an_object_a_line_with_the_facts_of_a_job(run: Run, queue: str) -> None:
+    done = run("--log-format", "json")
+    assert done.returncode == 0
+    lines = of_jobs(done)
+    good, bad, later = (lines[name] for name in ("good", "bad", "later"))
+    assert (good["level"], good["outcome"], good["queue"], good["attempt"]) == ("info", "done", queue, 1)
+    assert good["job_id"].startswith("JOB")
+    assert good["duration_ms"] >= 0
+    assert good["lateness_ms"] >= 0
+    assert good["time"].endswith("Z")
+    assert (bad["level"], bad["outcome"], bad["error"]) == ("error", "dead", "ValueError: at valkey://***@host:1/0")
+    assert "in bad" in bad["traceback"]
+    assert (later["level"], later["outcome"], later["retry_in_ms"]) == ("info", "snoozed", 3_600_000)
+    assert SECRET not in done.stderr
+
+
+def test_json_is_for_the_lines_of_the_app_too(run: Run) -> None:
+    lines = [json.loads(line) for line in run("--log-format", "json").stderr.splitlines()]
+    (shop,) = [line for line in lines if line["logger"] == "shop"]
+    assert (shop["message"], shop["order"], shop["level"]) == ("seen here", 7, "warning")
+
+
+def test_text_is_a_line_a_job_and_the_traceback_of_a_failure(run: Run) -> None:
+    done = run()
+    lines = done.stderr.splitlines()
+    (good,) = [line for line in lines if " good " in line]
+    assert "INFO echomq.worker.jobs: JOB" in good
+    assert " good attempt 1 done, " in good
+    assert good.endswith(" ms late")
+    bad = next(number for number, line in enumerate(lines) if " bad attempt 1 dead, " in line)
+    assert lines[bad].endswith(": ValueError: at valkey://***@host:1/0")
+    assert lines[bad + 1].startswith('  File "')
+    assert SECRET not in done.stderr
+
+
+@pytest.mark.parametrize("words", [("--log-format", "json"), ()])
+def test_arguments_are_logged_when_asked_for(run: Run, words: tuple[str, ...]) -> None:
+    done = run("--log-payloads", *words)
+    assert done.stderr.count(SECRET) >= 3
+    if words:
+        assert json.loads(of_jobs(done)["good"]["arguments"]) == {"args": [SECRET], "kwargs": {}}
+
+
+def test_a_level_above_leaves_lines_out(run: Run) -> None:
+    done = run("--log-level", "error", "--log-format", "json")
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert {line["job_name"] for line in lines if "job_name" in line} == {"bad"}
+
+
+@pytest.mark.parametrize("where", ["url", "option", "variable"])
+def test_no_password_is_shown_when_there_is_no_connection(tmp_path: Path, where: str) -> None:
+    url = f"valkey://me:{SECRET}@127.0.0.1:{free_port()}/0"
+    code = f"from echomq import EchoMQ\nmq = EchoMQ({url if where == 'url' else ''!r})\n@mq.job\ndef work(): ...\n"
+    (tmp_path / "tasks.py").write_text(code.replace("EchoMQ('')", "EchoMQ()"))
+    done = subprocess.run(
+        [sys.executable, "-m", "echomq.cli", "worker", "tasks:mq", "--log-level", "debug"]
+        + (["--url", url] if where == "option" else []),
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": SOURCE} | ({"ECHOMQ_URL": url} if where == "variable" else {}),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "127.0.0.1" in done.stderr
+    assert SECRET not in done.stdout + done.stderr
+
+
+def test_no_password_is_shown_when_the_server_refuses_it(start_server, tmp_path: Path) -> None:
+    server = start_server()
+    with server.client() as client:
+        client.execute("CONFIG", "SET", "requirepass", "another")
+    try:
+        url = f"unix://:{SECRET}@{server.url.removeprefix('unix://')}" if server.url.startswith("unix") else server.url
+        with pytest.raises(echomq.EchoMQError) as caught:
+            EchoMQ(url.replace("valkey://", f"valkey://:{SECRET}@")).connection()
+        error: BaseException | None = caught.value
+        while error is not None:
+            assert SECRET not in f"{error!s}{error!r}{getattr(error, '__notes__', '')}"
+            error = error.__cause__ or error.__context__
+    finally:
+        with server.client() as client:
+            client.execute("AUTH", "another")
+            client.execute("CONFIG", "SET", "requirepass", "")
+
+
+# The formatters
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("no url", "no url"),
+        ("redis://:pw@host", "redis://***@host"),
+        ("a valkeys://u:p@ss@h:1/0?db=1 b", "a valkeys://***@h:1/0?db=1 b"),
+        ("https://host/path?mail=a:b@c", "https://host/path?mail=a:b@c"),
+        ("redis://user@host", "redis://user@host"),
+        ('{"url":"redis://host:1","to":"a@b"}', '{"url":"redis://host:1","to":"a@b"}'),
+    ],
+)
+def test_credentials_of_a_url_are_left_out(text: str, shown: str) -> None:
+    assert without_secrets(text) == shown
+
+
+def record(**extra: Any) -> logging.LogRecord:
+    return logging.getLogger("x").makeRecord("x", logging.INFO, "f", 1, "said %s", ("it",), None, extra=extra)
+
+
+@pytest.mark.parametrize("odd", [object(), float("nan"), "\udcff", {1: {2, 3}}, b"\xff", 10**400])
+def test_a_record_of_anything_is_one_line_of_json(odd: object) -> None:
+    line = JsonFormatter().format(record(odd=odd))
+    assert "\n" not in line
+    assert json.loads(line)["message"].strip("'") == "said it"
+
+
+def test_an_exception_is_a_field() -> None:
+    try:
+        raise KeyError("redis://u:p@h")
+    except KeyError:
+        made = logging.getLogger("x").makeRecord("x", logging.ERROR, "f", 1, "failed", (), sys.exc_info())
+    found = json.loads(JsonFormatter().format(made))
+    assert found["traceback"].endswith("KeyError: 'redis://***@h'")
+    assert "Traceback" in TextFormatter().format(made)
+
+
+@pytest.fixture
+def untouched() -> Iterator[logging.Logger]:
+    """The root logger, and as it was afterwards."""
+    root, ours = logging.getLogger(), logging.getLogger("echomq")
+    handlers, level, own = list(root.handlers), root.level, ours.level
+    ours.setLevel(logging.NOTSET)
+    try:
+        yield root
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        ours.setLevel(own)
+
+
+def test_a_program_keeps_its_logging_unless_a_format_is_asked_for(untouched: logging.Logger) -> None:
+    own = logging.StreamHandler()
+    untouched.handlers[:] = [own]  # pytest's own go away for this test
+    configure(None)
+    assert untouched.handlers == [own]
+    assert logging.getLogger("echomq").level == logging.NOTSET
+    configure(Level.WARNING)
+    assert untouched.handlers == [own]
+    assert logging.getLogger("echomq").level == logging.WARNING
+    configure(None, Format.JSON)
+    (handler,) = untouched.handlers
+    assert isinstance(handler.formatter, JsonFormatter)
+    assert logging.getLogger("echomq").level == logging.INFO
