@@ -1,4 +1,4 @@
-"""Both type checkers understand the app's surface: they accept `right.py` and reject each marked line of `wrong.py`."""
+"""Both type checkers understand the app's surface: they accept what is right and reject each line marked wrong."""
 
 from __future__ import annotations
 
@@ -47,13 +47,14 @@ def basedpyright(file: Path) -> dict[int, str]:
 
 
 @pytest.mark.parametrize("check", [mypy, basedpyright])
-def test_right_uses_pass(check) -> None:
-    assert check(HERE / "right.py") == {}
+@pytest.mark.parametrize("file", sorted(HERE.glob("right*.py")), ids=lambda file: file.stem)
+def test_right_uses_pass(check, file: Path) -> None:
+    assert check(file) == {}
 
 
 @pytest.mark.parametrize("check", [mypy, basedpyright])
-def test_every_wrong_use_is_rejected(check) -> None:
-    file = HERE / "wrong.py"
+@pytest.mark.parametrize("file", sorted(HERE.glob("wrong*.py")), ids=lambda file: file.stem)
+def test_every_wrong_use_is_rejected(check, file: Path) -> None:
     wrong = {number for number, line in enumerate(file.read_text().splitlines(), 1) if line.endswith("# wrong")}
     found = check(file)
     assert {number: text for number, text in found.items() if number not in wrong} == {}

@@ -40,7 +40,8 @@ class JobFailed(ResultError):  # noqa: N818  (the word that the field uses, as i
     """
 
     def __init__(self, job_id: str, name: str, queue: str, attempt: int, reason: str) -> None:
-        error, *rest = _FRAMES.split(reason, maxsplit=1)
+        parts: list[str] = _FRAMES.split(reason, maxsplit=1)
+        error, rest = parts[0], parts[1:]
         who = f"job {job_id} ({name})" if name else f"job {job_id}"
         super().__init__(f"{who} of {queue} {self._ended(attempt)}: {error}")
         self.id = job_id
