@@ -12,8 +12,8 @@ import pytest
 
 from echomq import EchoMQ, InvalidInputError, Job, State, jobs, metrics
 from echomq.app.bound import Bound
-from echomq.app.sending import FLIGHT
-from echomq.errors import EnqueueManyError
+from echomq.app.sending import FLIGHT, TURN
+from echomq.errors import ConnectError, EnqueueManyError
 from echomq.protocol.scripts import script
 from support.servers import Server
 
@@ -163,3 +163,33 @@ def test_a_thousand_plain_calls_are_two_script_calls(mq: EchoMQ, send, monkeypat
     monkeypatch.setattr(type(connector), "run_many", lambda self, calls: flown.extend(calls) or run_many(calls))
     mq.enqueue_many(send.s("a", n) for n in range(1_000))
     assert [call.script for call in flown] == [script("enqueue_many")] * 2
+
+
+def test_a_server_that_cannot_be_reached_is_said_as_it_is() -> None:
+    mq = EchoMQ("valkey://127.0.0.1:1")
+
+    @mq.job(name="send")
+    def send() -> None: ...
+
+    with pytest.raises(ConnectError):
+        mq.enqueue_many([send.s()])
+    with pytest.raises(ConnectError):
+        asyncio.run(mq.aenqueue_many([send.s()]))
+
+
+def test_others_have_their_turn_while_many_are_made_ready(mq: EchoMQ, send) -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def both() -> None:
+        other = asyncio.ensure_future(others())
+        await mq.aenqueue_many(send.s("a", n) for n in range(FLIGHT))
+        other.cancel()
+
+    asyncio.run(both())
+    assert turns >= FLIGHT // TURN

@@ -85,9 +85,13 @@ class Arguments:
 
     def outgoing(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """Checks a call before it is sent: Python's own `TypeError`, or `SerializationError`."""
+        if self._by_place(args, kwargs):  # without a generator: this is on the way of every job
+            for (name, parameter), value in zip(self._positional, args, strict=False):
+                if parameter.exact is not type(value):
+                    self._check(name, parameter, value)
+            return
         for name, parameter, value in self._each(args, kwargs):
-            kind = type(value)
-            if kind not in _EXACT or not (parameter.exact is kind or parameter.convert is None):
+            if parameter.exact is not type(value):
                 self._check(name, parameter, value)
 
     def incoming(self, args: list[object], kwargs: dict[str, object]) -> tuple[tuple[object, ...], dict[str, object]]:
@@ -154,6 +158,8 @@ class Arguments:
                     yield from ((key, parameter, item) for key, item in value.items())
 
     def _check(self, name: str, parameter: Parameter, value: object) -> None:
+        if parameter.convert is None and type(value) in _EXACT:
+            return
         if parameter.loose and (why := altered(value)):
             raise self._unserialisable(name, why)
         if parameter.convert is None:

@@ -33,8 +33,9 @@ class Bound(msgspec.Struct, Generic[R_co], frozen=True):
     @property
     def payload(self) -> bytes:
         """Its envelope (protocol §13) if it is sent now: `expires` counts from here."""
-        expires_ms = self.options.expires_at_ms()
-        return self.encoded if expires_ms is None else b'%b,"expires_ms":%d}' % (self.encoded[:-1], expires_ms)
+        if self.options.expires_ms is None:
+            return self.encoded
+        return b'%b,"expires_ms":%d}' % (self.encoded[:-1], self.options.expires_at_ms())
 
     def __repr__(self) -> str:
         return f"<call of {self.job.name} for {self.queue}, {len(self.encoded)} bytes>"

@@ -157,9 +157,9 @@ class Options:
             out["on_dead"] = self.on_dead
         return out
 
-    def expires_at_ms(self) -> int | None:
+    def expires_at_ms(self) -> int:
         """The instant after which a job that is sent now is not to start, Unix ms by this host's clock."""
-        return None if self.expires_ms is None else min(self.when.expected_ms() + self.expires_ms, MAX_MS)
+        return min(self.when.expected_ms() + (self.expires_ms or MAX_MS), MAX_MS)
 
     @property
     def is_bulk(self) -> bool:

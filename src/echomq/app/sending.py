@@ -68,9 +68,11 @@ def send_all(mq: EchoMQ, bounds: Iterable[Bound[R]]) -> list[Job[R]]:
     shipment = Shipment(mq, bounds)
     flights = filter(None, shipment.flights())
     flight = next(flights, None)
-    if flight is None or not flight.is_full:
-        if flight is not None:
-            shipment.done(_flown(mq, flight))
+    if flight is None:
+        return shipment.result()
+    mq.connection()  # where there is none, its own error says so: nothing has been sent
+    if not flight.is_full:
+        shipment.done(_flown(mq, flight))
         return shipment.result()
     with ThreadPoolExecutor(1, "echomq-enqueue-many") as pilot:
         while flight is not None:
@@ -89,7 +91,9 @@ async def asend_all(mq: EchoMQ, bounds: Iterable[Bound[R]]) -> list[Job[R]]:
             if flight is None:
                 await asyncio.sleep(0)
                 continue
-            if flying is not None:
+            if flying is None:
+                await mq.aconnection()  # where there is none, its own error says so: nothing has been sent
+            else:
                 shipment.done(await flying)
             flying = asyncio.ensure_future(_aflown(mq, flight))
         if flying is not None:
@@ -101,27 +105,39 @@ async def asend_all(mq: EchoMQ, bounds: Iterable[Bound[R]]) -> list[Job[R]]:
 
 
 def _flown(mq: EchoMQ, flight: Flight) -> Flight:
-    connector = mq.connection()
-    for place in flight.land(connector.run_many(flight.calls)):
+    for place in flight.land(_outcomes(mq, flight.calls)):
         try:
             flight.sent_again(place, mq.run(flight.again(place)))
         except EchoMQError as error:
             flight.sent_again(place, error)
     if told := flight.told():
-        connector.run_many(told)
+        _outcomes(mq, told)
     return flight
 
 
+def _outcomes(mq: EchoMQ, calls: list[Call[Any]]) -> Sequence[object]:
+    try:
+        return mq.connection().run_many(calls)
+    except EchoMQError as error:  # it was closed meanwhile, and cannot be opened again
+        return [error] * len(calls)
+
+
 async def _aflown(mq: EchoMQ, flight: Flight) -> Flight:
-    connector = await mq.aconnection()
-    for place in flight.land(await connector.run_many(flight.calls)):
+    for place in flight.land(await _aoutcomes(mq, flight.calls)):
         try:
             flight.sent_again(place, await mq.arun(flight.again(place)))
         except EchoMQError as error:
             flight.sent_again(place, error)
     if told := flight.told():
-        await connector.run_many(told)
+        await _aoutcomes(mq, told)
     return flight
+
+
+async def _aoutcomes(mq: EchoMQ, calls: list[Call[Any]]) -> Sequence[object]:
+    try:
+        return await (await mq.aconnection()).run_many(calls)
+    except EchoMQError as error:
+        return [error] * len(calls)
 
 
 class Flight:
@@ -188,19 +204,27 @@ class Flight:
         ]
         return [call for call in calls if call is not None]
 
-    def handles(self) -> Iterator[tuple[Job[Any], EchoMQError | None]]:
+    def handles(self) -> list[Job[Any]]:
         """A handle for each, in order; that of one without an answer has the id it was sent under."""
-        mq = self._mq
-        for bound, queue, job_id, answer in zip(self.bounds, self._queues, self._ids, self._answers, strict=True):
-            name = bound.job.name
-            kept = bound.job.keeps(bound.options)
-            if isinstance(answer, Admitted):
-                duplicate = answer.verdict is _DUPLICATE
-                yield Job(answer.id, name, queue, duplicate, mq, duplicate or kept), None
-            elif isinstance(answer, EchoMQError):
-                yield Job(job_id, name, queue, False, mq, kept), answer
-            else:
-                yield Job(job_id, name, queue, False, mq, kept), None
+        mq, admitted = self._mq, Admission.ADMITTED
+        return [
+            Job(job_id, bound.job.name, queue, False, mq, bound.job.keeps(bound.options))
+            if answer is admitted
+            else self._handle(bound, queue, job_id, answer)
+            for bound, queue, job_id, answer in zip(self.bounds, self._queues, self._ids, self._answers, strict=True)
+        ]
+
+    def errors(self) -> dict[int, EchoMQError]:
+        """The failures by their places."""
+        return {place: each for place, each in enumerate(self._answers) if isinstance(each, EchoMQError)}
+
+    def _handle(
+        self, bound: Bound[Any], queue: str, job_id: str, answer: Admission | Admitted | EchoMQError
+    ) -> Job[Any]:
+        job, duplicate = bound.job, False
+        if isinstance(answer, Admitted):
+            job_id, duplicate = answer.id, answer.verdict is _DUPLICATE
+        return Job(job_id, job.name, queue, duplicate, self._mq, duplicate or job.keeps(bound.options))
 
     def _is_taken(self, place: int) -> bool:
         answer = self._answers[place]
@@ -248,10 +272,9 @@ class Shipment:
 
     def done(self, flight: Flight) -> None:
         """Takes over what has become of a flight."""
-        for job, error in flight.handles():
-            if error is not None:
-                self._errors[len(self._jobs)] = error
-            self._jobs.append(job)
+        start = len(self._jobs)
+        self._jobs += flight.handles()
+        self._errors.update((start + place, error) for place, error in flight.errors().items())
 
     def result(self) -> list[Job[Any]]:
         """A handle for each call, in order.
