@@ -87,16 +87,17 @@ def test_the_arguments_are_those_of_the_moment_of_the_call(mq: EchoMQ) -> None:
 
 def test_more_than_a_flight_is_taken_as_it_goes(mq: EchoMQ, queue: str, send) -> None:
     waiting: list[int] = []
+    count = 2 * FLIGHT + 100
 
     def calls() -> Iterator[Bound[str]]:
-        for n in range(FLIGHT + 700):
-            if n == FLIGHT:
+        for n in range(count):
+            if n == 2 * FLIGHT:  # the second flight has left, so the first one has landed
                 waiting.append(mq.run(metrics.counts(queue)).pending)
             yield send.s("a", n)
 
     sent = mq.enqueue_many(calls())
-    assert waiting == [FLIGHT]
-    assert tuple(job.id for job in sent) == mq.run(jobs.browse(queue, limit=FLIGHT + 1_000, newest_first=False))
+    assert waiting[0] >= FLIGHT
+    assert tuple(job.id for job in sent) == mq.run(jobs.browse(queue, limit=count + 1, newest_first=False))
 
 
 @pytest.mark.parametrize("awaited", [False, True])
