@@ -36,6 +36,7 @@ FAMILIES: Final = (
     "limits",
     "dedup",
     "recurrence",
+    "timetable",
     "events",
     "wake",
     "audit",
