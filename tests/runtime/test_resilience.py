@@ -23,7 +23,7 @@ MINUTE = 60_000
 async def test_a_server_that_is_killed_and_comes_back_is_worked_for_again(start_server, queue) -> None:
     server = start_server(aof=True, options=("--appendfsync", "always"))
     with Desk(server, queue) as desk:
-        desk.dial = Dial(server.url, timeout=0.2)
+        desk.dial = Dial(server.url, timeout=1.0)
         go = asyncio.Event()
 
         async def handler(job: Claimed) -> None:
@@ -234,7 +234,7 @@ async def test_more_lapsed_jobs_than_one_sweep_takes_come_back_without_another_b
 
 async def test_loops_survive_their_server(start_server, queue) -> None:
     server = start_server()
-    dial = Dial(server.url, timeout=0.2)
+    dial = Dial(server.url, timeout=1.0)
     async with Pump(dial, queue, beat_ms=5) as pump, StalledSweep(dial, queue, beat_ms=5) as sweep:
         await pump.beats.reach(2)
         await sweep.beats.reach(2)
