@@ -12,6 +12,8 @@ from echomq.conformance.desk import FAR_MS, WAIT_S, Desk
 from echomq.conformance.scenario import BreachError, scenario
 from echomq.protocol import admin, jobs
 from echomq.protocol.call import Call
+from echomq.protocol.replies import State
+from echomq.protocol.results import endings, ids_in
 from echomq.wire import Subscription
 
 
@@ -51,6 +53,20 @@ def _events(desk: Desk) -> None:
         seen = [_event(desk, events) for _ in range(3)]
     pairs = [(event["event"], event["job"]) for event in seen]
     desk.expect("the events", pairs, [("progress", held), ("cancelled", waiting), ("cancelled", held)])
+
+
+@scenario("results_told", "A completion that keeps a result, and a burial, name the job on the results channel.")
+def _results_told(desk: Desk) -> None:
+    kept, unkept, dead = desk.in_hand(), desk.in_hand(), desk.in_hand()
+    with desk.bench.conn.subscribe(desk.keys.results) as messages:
+        done = [(unkept.id, unkept.token), jobs.Finished(kept.id, kept.token, b"7", FAR_MS)]
+        desk.run(jobs.complete_many(desk.queue, done))
+        desk.run(jobs.retry(desk.queue, dead.id, dead.token, delay_ms=0, max_attempts=0, error="no"))
+        heard = [messages.get(WAIT_S) for _ in range(2)]
+    desk.expect("the messages", [each and ids_in(each.data) for each in heard], [[kept.id], [dead.id]])
+    found = desk.run(endings(desk.queue, (kept.id, unkept.id, dead.id)))
+    desk.expect("what became of them", [each.state for each in found], [State.ABSENT, State.ABSENT, State.DEAD])
+    desk.expect("what they left", [each.result for each in found], [b"7", None, None])
 
 
 @scenario("resubscribe", "A subscriber whose socket was killed comes back by itself: the channel answers again.")
