@@ -59,7 +59,7 @@ def _events(desk: Desk) -> None:
 def _results_told(desk: Desk) -> None:
     kept, unkept, dead = desk.in_hand(), desk.in_hand(), desk.in_hand()
     with desk.bench.conn.subscribe(desk.keys.results) as messages:
-        done = [(unkept.id, unkept.token), jobs.Finished(kept.id, kept.token, b"7", FAR_MS)]
+        done = [jobs.Finished(unkept.id, unkept.token, b"6"), jobs.Finished(kept.id, kept.token, b"7", FAR_MS)]
         desk.run(jobs.complete_many(desk.queue, done))
         desk.run(jobs.retry(desk.queue, dead.id, dead.token, delay_ms=0, max_attempts=0, error="no"))
         heard = [messages.get(WAIT_S) for _ in range(2)]
