@@ -44,7 +44,8 @@ def _turn(desk: Desk) -> None:
     first, following = desk.now_ms() - 10, desk.now_ms() + FAR_MS
     _put(desk, first)
     desk.drop_tokens()
-    desk.expect("the turn", _fire(desk, first, first + 1, next_ms=following), CronFired(Firing.FIRED, following, 2))
+    fired = _fire(desk, first, first + 1, next_ms=following)
+    desk.expect("the turn", (fired.verdict, fired.next_ms, fired.admitted), (Firing.FIRED, following, 2))
     payloads = [job.payload for job in desk.run(jobs.claim_many(desk.queue, 9)).jobs]
     desk.expect("the occurrences", payloads, [b"%d" % first, b"%d" % (first + 1)])
     desk.expect("cron", desk.zset(desk.keys.cron), {"tick": following})
@@ -148,7 +149,8 @@ def _overlap(desk: Desk) -> None:
 def _over(desk: Desk) -> None:
     slot = desk.now_ms() - 10
     _put(desk, slot, replace(_HOURLY, max_runs=2))
-    desk.expect("the turn", _fire(desk, slot, slot + 1, slot + 2), CronFired(Firing.FIRED, None, 2))
+    fired = _fire(desk, slot, slot + 1, slot + 2)
+    desk.expect("the turn", (fired.verdict, fired.next_ms, fired.admitted), (Firing.FIRED, None, 2))
     desk.expect("the next instant worth a claim", desk.run(jobs.claim_many(desk.queue, 9)).next_at_ms, None)
     entry = _entry(desk)
     desk.expect("the entry", entry and (entry.next_ms, entry.history.runs), (None, 2))
