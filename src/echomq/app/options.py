@@ -29,7 +29,8 @@ class Dedup:
     """A deduplication key of a queue: while a living job holds it, enqueueing gives that job instead of another one.
 
     The key is free again when its job completes, dies or is removed, or `window` after the enqueue, whichever is
-    first. With `replace` the living job gets the new call's name, arguments and options, unless it is running.
+    first. With `replace` the living job gets the new call's payload, unless it is running: its name, its arguments and
+    the options that travel in it. Its id, its time, its lane and its place stay.
     """
 
     key: str
