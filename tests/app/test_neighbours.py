@@ -45,7 +45,7 @@ async def killer() -> None:
     os._exit(9)
 
 if __name__ == "__main__":
-    Supervisor(mq, processes=int(os.environ["PROCESSES"]), lease=timedelta(milliseconds=1_500)).run()
+    Supervisor(mq, processes=int(os.environ["PROCESSES"]), lease=timedelta(seconds=4)).run()
 """
 
 

@@ -14,7 +14,9 @@ import typer
 
 import echomq
 from echomq import EchoMQ
+from echomq.cli.numbers import size as parse_size
 from echomq.cli.program import COMMANDS, build
+from echomq.cli.worker import _queues
 from support.servers import Server
 
 SOURCE = Path(echomq.__file__).parents[1]
@@ -104,6 +106,7 @@ def test_a_server_that_cannot_be_reached_is_exit_code_1(run: Run, tasks: Path) -
     [
         (["--url", "http://x"], "'http://x' is not a server's URL"),
         (["--grace", "1e300"], "--grace is 1e+300"),
+        (["--queue", "mail=much"], "--queue 'mail=much': 'much' is no weight; a whole number, from 1, is one"),
     ],
 )
 def test_a_wrong_option_is_told(run: Run, tasks: Path, words: list[str], said: str) -> None:
@@ -137,6 +140,11 @@ def test_a_wrong_usage_is_exit_code_2(run: Run, words: list[str]) -> None:
         (["worker", "tasks:mq", "--grace", "-1"], "'-1'; a number of seconds, 0 or more, is allowed"),
         (["worker", "tasks:mq", "--grace", "nan"], "'nan'; a number of seconds, 0 or more, is allowed"),
         (["worker", "tasks:mq", "--grace", "soon"], "'soon'; a number of seconds, 0 or more, is allowed"),
+        (["worker", "tasks:mq", "-p", "0"], "'0'; a whole number, from 1 to 1000, is allowed"),
+        (["worker", "tasks:mq", "--pool", "0"], "'0'; a whole number, from 1 to 100000, is allowed"),
+        (["worker", "tasks:mq", "--max-jobs", "0"], "'0'; a whole number, 1 or more, is allowed"),
+        (["worker", "tasks:mq", "--max-rss", "much"], "'much'; a number of bytes, with K, M or G if so wanted"),
+        (["worker", "tasks:mq", "--max-rss", "0"], "'0'; a number of bytes, with K, M or G if so wanted"),
         (["jobs", "mail", "--limit", "0"], "'0'; a whole number, 1 or more, is allowed"),
     ],
 )
@@ -144,6 +152,18 @@ def test_a_wrong_number_is_named_with_what_is_allowed(run: Run, words: list[str]
     done = run(*words)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "size"),
+    [("5", 5), ("1k", 1_024), ("512M", 512 << 20), ("1.5G", 3 << 29), ("2GiB", 2 << 30), ("10MB", 10 << 20)],
+)
+def test_an_amount_of_memory_may_have_a_unit(word: str, size: int) -> None:
+    assert parse_size(word) == size
+
+
+def test_a_weight_stands_behind_the_last_equals_sign() -> None:
+    assert _queues(["mail=3", "a=b=2", "slow"]) == {"mail": 3, "a=b": 2, "slow": 1}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
