@@ -21,6 +21,14 @@ static const struct command COMMANDS[] = {
      "O(B*log(N)) with a batch of B and N jobs on the schedule", emq_promote, 6, 2},
     {"emq.delay", "write fast", "write fast sortedset hash list", "Puts a job in hand back on the schedule",
      "O(log(N)) with N jobs on the schedule", emq_delay, 9, 3},
+    {"emq.enqueue", "write deny-oom fast", "write fast sortedset hash list", "Admits one job", "O(log(N)) with N jobs pending",
+     emq_enqueue, 6, 2},
+    {"emq.enqueuemany", "write deny-oom", "write slow sortedset hash list", "Admits jobs in one call",
+     "O(M*log(N)) for M jobs with N jobs pending", emq_enqueue_many, -5, 1},
+    {"emq.claim", "write", "write slow sortedset hash list", "Takes jobs in hand", "O(M*log(N)) for M jobs with N in hand",
+     emq_claim, 6, 2},
+    {"emq.completemany", "write", "write slow sortedset hash string", "Retires jobs in hand",
+     "O(M*log(N)) for M jobs with N in hand", emq_complete_many, -7, 1},
 };
 
 /* Fills the pointers; false when the server lacks one that is needed. */

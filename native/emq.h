@@ -65,10 +65,18 @@ void emq_wake_if_first(const struct queue *queue, RedisModuleString *schedule, c
 /* ceiling.c: the tokens that are due after `freed` jobs left hand (§7). */
 void emq_wake_freed(const struct queue *queue, long long freed);
 
+/* admit.c: whether an admission is a duplicate: it has a row, or a finished job's result still lives. */
+bool emq_known(const struct queue *queue, RedisModuleString *row, struct text id);
+void emq_write_row(const struct queue *queue, RedisModuleString *row, const char *state, RedisModuleString *payload);
+
 /* One command a file. */
 int emq_schedule(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 int emq_reschedule(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 int emq_promote(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 int emq_delay(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
+int emq_enqueue(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
+int emq_enqueue_many(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
+int emq_claim(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
+int emq_complete_many(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 
 #endif

@@ -129,6 +129,7 @@ typedef struct {
     F(RedisModuleCommand *, GetCommand, (RedisModuleCtx *, const char *))                                            \
     F(int, SetCommandInfo, (RedisModuleCommand *, const RedisModuleCommandInfo *))                                   \
     F(void *, Alloc, (size_t))                                                                                       \
+    F(void *, Calloc, (size_t, size_t))                                                                              \
     F(void *, Realloc, (void *, size_t))                                                                             \
     F(void, Free, (void *))                                                                                          \
     F(long long, Milliseconds, (void))                                                                               \
@@ -148,6 +149,7 @@ typedef struct {
     F(void, CloseKey, (RedisModuleKey *))                                                                            \
     F(int, KeyType, (RedisModuleKey *))                                                                              \
     F(size_t, ValueLength, (RedisModuleKey *))                                                                       \
+    F(int, DeleteKey, (RedisModuleKey *))                                                                            \
     F(int, HashGet, (RedisModuleKey *, int, ...))                                                                    \
     F(int, HashSet, (RedisModuleKey *, int, ...))                                                                    \
     F(int, ZsetAdd, (RedisModuleKey *, double, RedisModuleString *, int *))                                          \

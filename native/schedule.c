@@ -4,27 +4,17 @@
 
 #define VERB "EMQ.SCHEDULE"
 
-/* A duplicate has a row, or a finished job's result still lives. */
-static bool known(const struct queue *queue, RedisModuleString *row, struct text id) {
-    if (RedisModule_KeyExists(queue->ctx, row)) return true;
-    RedisModuleString *result = emq_key(queue, "job:", id, ":result");
-    bool lives = RedisModule_KeyExists(queue->ctx, result);
-    emq_free(queue, result);
-    return lives;
-}
-
 static int admit(const struct queue *queue, RedisModuleString **argv, long long due) {
     struct text name = emq_text(argv[4]);
     RedisModuleString *row = emq_key_given(queue, argv[2], "job:", name), *id = argv[4];
     RedisModuleString *schedule = emq_key_given(queue, argv[3], "schedule", EMQ_NOTHING);
-    if (known(queue, row, name)) {
+    if (emq_known(queue, row, name)) {
         RedisModule_ReplyWithLongLong(queue->ctx, 0);
     } else if (!emq_fits(queue, schedule, REDISMODULE_KEYTYPE_ZSET)) {
         RedisModule_ReplyWithError(queue->ctx, EMQ_WRONGTYPE);
     } else {
         emq_done(RedisModule_Call(queue->ctx, "ZADD", "!sls", schedule, due, id));
-        emq_done(RedisModule_Call(queue->ctx, "HSET", "!scccccs", row, "state", "scheduled", "attempts", "0", "payload",
-                                  argv[5]));
+        emq_write_row(queue, row, "scheduled", argv[5]);
         emq_wake_if_first(queue, schedule, id);
         RedisModule_ReplyWithLongLong(queue->ctx, 1);
     }

@@ -21,7 +21,7 @@ from echomq.protocol.call import Call
 from echomq.protocol.errors import ServerError
 from echomq.protocol.replies import Completion
 from support.runner import Runner, Scene
-from support.servers import Server, wait_until
+from support.servers import Server, wait_until, wire_6
 
 PUMPS = 8
 
@@ -132,7 +132,9 @@ def packed(*calls: Call[object]) -> bytes:
     """What a client writes to run these calls."""
     out = b""
     for call in calls:
-        words = [w if isinstance(w, bytes) else str(w).encode() for w in call.words()]
+        words = [
+            w if isinstance(w, bytes) else str(w).encode() for w in (call.native_words() if wire_6() else call.words())
+        ]
         out += b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
     return out
 

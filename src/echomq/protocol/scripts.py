@@ -11,7 +11,9 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import Final
 
-NATIVE: Final = frozenset({"schedule", "reschedule", "promote", "delay"})
+NATIVE: Final = frozenset(
+    {"schedule", "reschedule", "promote", "delay", "enqueue", "enqueue_many", "claim", "complete_many"}
+)
 """The scripts with a native twin (protocol §5): what the module answers as a command, `EMQ.SCHEDULE` and so on."""
 
 _INCLUDE = re.compile(r"-- @include (\w+)")

@@ -1,10 +1,14 @@
 #!lua flags=allow-oom
 -- claim: up to n jobs in hand under one deadline, flat work and lanes by turn (protocol §5, §6, §12.2, §12.3).
 -- With L lanes on the ring the flat set is one more seat: nobody waits for more than L other claims. `turn`
--- counts the lane claims that still go before the flat set's next.
+-- counts the lane claims that still go before the flat set's next. Twin: EMQ.CLAIM, for flat work.
 -- KEYS[1] -> pending   KEYS[2] -> active
 -- ARGV[1] -> lease ms  ARGV[2] -> n
--- returns the claim's reply of lib/claimed; why is '' when n were found, else empty, paused, ceiling or rate
+-- returns the claim's reply of lib/claimed; why is '' when n were found, else empty, paused, ceiling or rate; ERR arity,
+--   ERR lease, ERR n
+-- @include shape
+local wrong = misshapen('EMQ.CLAIM', 2, 2)
+if wrong then return wrong end
 -- @include lease
 -- @include hand
 -- @include gate
@@ -14,19 +18,20 @@ deadline, refused = lease_until('claim', ARGV[1])
 if not deadline then return refused end
 if not n or n < 1 then return redis.error_reply('ERR claim n must be a positive integer') end
 local want, why = gate(n)
+local pending = base .. 'pending'
 
 local function from_flat(limit)
   while limit > 0 do
-    local ids = redis.call('ZRANGE', KEYS[1], 0, math.min(limit, 1000) - 1)
+    local ids = redis.call('ZRANGE', pending, 0, math.min(limit, 1000) - 1)
     if #ids == 0 then return end
-    redis.call('ZREMRANGEBYRANK', KEYS[1], 0, #ids - 1)
-    local behind = #ids > 1 and redis.call('ZCARD', KEYS[1])
+    redis.call('ZREMRANGEBYRANK', pending, 0, #ids - 1)
+    local behind = #ids > 1 and redis.call('ZCARD', pending)
     for i = 1, #ids do
       if in_hand(ids[i]) then
         limit = limit - 1
-      elseif behind and redis.call('ZCARD', KEYS[1]) > behind then
+      elseif behind and redis.call('ZCARD', pending) > behind then
         -- Its burial has released a parent, which may go before the others.
-        for j = i + 1, #ids do redis.call('ZADD', KEYS[1], 0, ids[j]) end
+        for j = i + 1, #ids do redis.call('ZADD', pending, 0, ids[j]) end
         break
       end
     end

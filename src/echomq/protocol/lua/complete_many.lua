@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
 -- complete many: retires jobs in one call, each as `complete` would (protocol §5, §12.3).
+-- Twin: EMQ.COMPLETEMANY, for flat jobs in hand that are in no flow and hold no deduplication key.
 -- KEYS[1] -> active
 -- ARGV -> id, token, result, ttl ms (0 keeps none), id, token ...
 -- returns a job, in order: 1 retired, 2 retired with a signal left in the outbox, 0 gone, or the text of a refusal;
 --   ERR arity, ERR ttl, before the first write
 -- @include shape
+local wrong = misshapen_list('EMQ.COMPLETEMANY', 0, 4, 1)
+if wrong then return wrong end
 -- @include natural
 -- @include retire
-local wrong = misshapen_list('complete_many', 0, 4)
-if wrong then return wrong end
 for i = 4, #ARGV, 4 do
   if not natural(ARGV[i]) then return redis.error_reply('ERR complete ttl must be a non-negative integer') end
 end

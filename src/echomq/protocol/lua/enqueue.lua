@@ -1,5 +1,5 @@
 #!lua
--- enqueue: admits one flat job (protocol §5).
+-- enqueue: admits one flat job (protocol §5). Twin: EMQ.ENQUEUE.
 -- KEYS[1] -> row   KEYS[2] -> pending
 -- ARGV[1] -> id    ARGV[2] -> payload
 -- returns 1; 0 when the id has a row or a kept result (nothing written); ERR arity, EMQKIND

@@ -1,15 +1,15 @@
 #!lua
--- enqueue many: admits flat jobs in one call, each as `enqueue` would (protocol §5, §12.3).
+-- enqueue many: admits flat jobs in one call, each as `enqueue` would (protocol §5, §12.3). Twin: EMQ.ENQUEUEMANY.
 -- KEYS[1] -> pending
 -- ARGV -> id, payload, id, payload ...
 -- returns 1 or 0 a job, in order; EMQKIND for any of them refuses all, before the first write; ERR arity
 -- @include shape
+local wrong = misshapen_list('EMQ.ENQUEUEMANY', 0, 2, 1)
+if wrong then return wrong end
 -- @include kind
 -- @include admit
 -- @include sound
 -- @include wake
-local wrong = misshapen_list('enqueue_many', 0, 2)
-if wrong then return wrong end
 for i = 1, #ARGV, 2 do
   local refused = not_a_job(ARGV[i])
   if refused then return refused end
