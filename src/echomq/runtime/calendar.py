@@ -43,17 +43,8 @@ _SAMPLE: Final = 200
 _SAMPLED_FROM: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def cron_line(text: str) -> str:
-    """The five fields that `text` says, an `@` word spelt out; `InvalidInputError` for what never comes or is none."""
-    if not isinstance(text, str):
-        raise InvalidInputError(
-            f"a cron line must be text such as '30 2 * * *', not {type(text).__name__}: {text!r:.80}"
-        )
-    said = text.strip()
-    if said.startswith("@"):
-        if line := _WORDS.get(said.lower()):
-            return line
-        raise InvalidInputError(f"cron line {said!r:.80} is none of {', '.join(_WORDS)}")
+@lru_cache(maxsize=1_024)
+def _checked(said: str) -> str:
     fields = said.upper().split()
     if len(fields) != len(_FIELDS):
         raise InvalidInputError(
@@ -71,6 +62,20 @@ def cron_line(text: str) -> str:
             f"cron line {said!r:.200} never comes: no month of those has such a day; L is the last day of each month"
         )
     return line
+
+
+def cron_line(text: str) -> str:
+    """The five fields that `text` says, an `@` word spelt out; `InvalidInputError` for what never comes or is none."""
+    if not isinstance(text, str):
+        raise InvalidInputError(
+            f"a cron line must be text such as '30 2 * * *', not {type(text).__name__}: {text!r:.80}"
+        )
+    said = text.strip()
+    if said.startswith("@"):
+        if line := _WORDS.get(said.lower()):
+            return line
+        raise InvalidInputError(f"cron line {said!r:.80} is none of {', '.join(_WORDS)}")
+    return _checked(said)
 
 
 def zone(name: str) -> tzinfo:

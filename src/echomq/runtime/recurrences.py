@@ -17,7 +17,7 @@ from echomq.protocol.repeat import Due, Fired, Firing
 from echomq.runtime.loops import log
 from echomq.runtime.outcome import brief
 from echomq.runtime.slotted import slotted
-from echomq.runtime.timetable import timetable, turn
+from echomq.runtime.timetable import is_sound, timetable, turn
 from echomq.wire import AsyncConnector
 
 _DUE_LIMIT: Final = 100
@@ -74,7 +74,7 @@ class Recurrences:
 
     def _turn(self, due: CronDue, now_ms: int) -> Call[CronFired] | Call[bool]:
         entry, definition = due.entry, due.entry.definition
-        if definition is None:
+        if definition is None or not is_sound(definition):
             return cron.park(self._queue, entry)
         slot_ms = due.due_ms if entry.history.slot_ms is None else entry.history.slot_ms
         table = timetable(entry.name, definition, slot_ms)

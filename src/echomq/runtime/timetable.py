@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
+from echomq.identity.errors import InvalidInputError
 from echomq.protocol.checks import MAX_MS
 from echomq.protocol.recurring import Definition
-from echomq.runtime.calendar import Cron, Grid, zone
+from echomq.runtime.calendar import Cron, Grid, cron_line, zone
 
 _ATTENDED_MS: Final = 2_000
 """A pump that is never further behind than this misses nothing: two beats."""
@@ -85,6 +86,14 @@ class Turn:
 
     slots: tuple[int, ...]
     next_ms: int | None
+
+
+def is_sound(definition: Definition) -> bool:
+    """Whether it has a period or a line that can come."""
+    try:
+        return definition.every_ms is not None or bool(cron_line(definition.line))
+    except InvalidInputError:
+        return False
 
 
 def timetable(name: str, definition: Definition, slot_ms: int) -> Timetable:
