@@ -196,6 +196,17 @@ async def test_what_cannot_be_fired_hides_nobody_and_is_said_once(desk: Desk, ca
     assert desk.raw.execute("ZSCORE", desk.key("cron"), "alien") == b"inf"
 
 
+@pytest.mark.parametrize("line", ["99 * * * *", "0 0 30 2 *", "", "@daily", "every noon", "*" * 5_000])
+async def test_a_line_that_never_comes_leaves_the_timetable(desk: Desk, line: str) -> None:
+    async with aconnect(desk.server.url) as conn:
+        await put(conn, desk, Definition(TEMPLATE, line="0 * * * *", tz="UTC"), desk.raw.now_ms() - 5)
+        desk.raw.execute("HSET", desk.key("cron:n"), "line", line)
+        await Recurrences(desk.queue).fire(conn, desk.raw.now_ms())
+    parked = line != "@daily"
+    assert (desk.raw.execute("ZSCORE", desk.key("cron"), "n") == b"inf") is parked
+    assert desk.size("pending") == (0 if parked else 1)
+
+
 async def test_a_pump_fires_them_at_its_beat(desk: Desk) -> None:
     now = desk.raw.now_ms()
     async with aconnect(desk.server.url) as conn:
