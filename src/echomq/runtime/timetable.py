@@ -103,7 +103,7 @@ def timetable(name: str, definition: Definition, slot_ms: int) -> Timetable:
         base = definition.anchor_ms if definition.anchor_ms is not None else slot_ms
         slots = Grid(definition.every_ms, base)
     else:
-        slots = Cron(definition.line, zone(definition.tz))
+        slots = Cron(cron_line(definition.line), zone(definition.tz))
     return Timetable(name, slots, definition.start_ms, definition.end_ms, definition.jitter_ms)
 
 
