@@ -4,12 +4,130 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
-from echomq import EchoMQ, connect
+import pytest
+
+from echomq import EchoMQ, connect, flows, jobs
+from echomq.errors import StateError
 from echomq.events import events
+from echomq.flows import Node
+from echomq.protocol.admin import Cancellation
 from echomq.protocol.replies import Admission
-from echomq.telemetry import Added, Step, hub
+from echomq.telemetry import Added, Cancelled, Step, hub
 from support.servers import Server
+
+
+@pytest.fixture
+def seen() -> Iterator[list[Step]]:
+    """What an observer is told."""
+    steps: list[Step] = []
+    end = hub.observe(steps.append)
+    yield steps
+    end()
+
+
+def flow(mq: EchoMQ, queue: str) -> Node:
+    mint = mq.connection().mint
+    return Node(queue, mint(), "p", (Node(queue, mint(), "c"), Node(queue + "2", mint(), "c")))
+
+
+def nodes(root: Node) -> list[tuple[str, str]]:
+    return [(each.queue, each.id) for each in (root, *root.children)]
+
+
+def test_an_observer_is_told_of_each_node_of_a_flow(server: Server, queue: str, seen: list[Step]) -> None:
+    with EchoMQ(server.url) as mq:
+        root = flow(mq, queue)
+        mq.run(flows.add(root))
+        assert seen == [Added(*node, Admission.ADMITTED) for node in nodes(root)]
+        seen.clear()
+        mq.run(next(flows.add(Node(queue, root.id, "p", root.children[:1]))))
+    assert seen == [Added(*node, Admission.DUPLICATE) for node in nodes(root)[:2]]
+
+
+def test_what_a_refused_flow_has_added_is_told(server: Server, queue: str, seen: list[Step]) -> None:
+    with EchoMQ(server.url) as mq:
+        root = flow(mq, queue)
+        taken = root.children[1].id
+        plan = flows.add(root)
+
+        def meddled() -> Any:
+            """The flow, one of whose ids is taken while it is added."""
+            answer = None
+            while True:
+                try:
+                    call = plan.send(answer)
+                except StopIteration as stop:
+                    return stop.value
+                if call.verb == "flow add" and call.subject == taken:
+                    yield jobs.enqueue(queue + "2", taken, b"another")
+                try:
+                    answer = yield call
+                except StateError as error:
+                    plan.throw(error)
+
+        with pytest.raises(StateError, match="held"):
+            mq.run(meddled())
+    assert seen == [Added(*node, Admission.ADMITTED) for node in nodes(root)[:2]]
+
+
+async def test_an_awaited_flow_is_published_and_told(server: Server, queue: str, seen: list[Step]) -> None:
+    async with EchoMQ(server.url, events=True) as mq:
+        with connect(server.url) as conn, events(conn, queue) as heard:
+            root = flow(mq, queue)
+            await mq.arun(flows.add(root))
+            told = [next(iter(heard)) for _ in range(2)]
+    assert seen == [Added(*node, Admission.ADMITTED) for node in nodes(root)]
+    assert [(event.event, event.job) for event in told] == [("enqueued", job_id) for _, job_id in nodes(root)[:2]]
+
+
+def test_an_occurrence_beside_the_timetable_is_told(server: Server, queue: str, seen: list[Step]) -> None:
+    with EchoMQ(server.url, default_queue=queue) as mq:
+        send = mq.job(name="send")(lambda: None)
+        send.every(hours=1, name="n").register()
+        job = mq.schedule("n").run_now()
+    assert seen == [Added(queue, job.id, Admission.ADMITTED)]
+
+
+def test_a_cancel_of_a_job_that_waits_is_told_once(server: Server, queue: str, seen: list[Step]) -> None:
+    with (
+        connect(server.url) as conn,
+        EchoMQ(server.url, default_queue=queue, events=True) as mq,
+    ):
+        send = mq.job(name="send")(lambda: None)
+        job, later, other = send.enqueue(), send.after(hours=1).enqueue(), send.enqueue()
+        seen.clear()
+        with events(conn, queue) as heard:
+            assert job.cancel("why") is Cancellation.DEAD
+            assert job.cancel("again") is Cancellation.DEAD  # it was dead already
+            assert mq.cancel(later.id) is Cancellation.DEAD
+            assert mq.cancel(mq.connection().mint()) is Cancellation.GONE
+            assert mq.run(jobs.claim(queue)).id == other.id
+            assert other.cancel() is Cancellation.REQUESTED  # its worker is to say what becomes of it
+            told = [next(iter(heard)) for _ in range(3)]
+    assert seen == [Cancelled(queue, job.id, "cancelled: why"), Cancelled(queue, later.id, "cancelled")]
+    assert [(event.event, event.job) for event in told] == [("cancelled", each.id) for each in (job, later, other)]
+
+
+async def test_an_awaited_cancel_is_told(server: Server, queue: str, seen: list[Step]) -> None:
+    async with EchoMQ(server.url, default_queue=queue) as mq:
+        job = await mq.job(name="send")(lambda: None).aenqueue()
+        seen.clear()
+        await job.acancel()
+    assert seen == [Cancelled(queue, job.id, "cancelled")]
+
+
+def test_when_nobody_listens_the_verbs_run_as_they_are(server: Server, queue: str) -> None:
+    with EchoMQ(server.url) as mq:
+        call = jobs.enqueue(queue, mq.connection().mint(), b"p")
+        decoded: list[object] = []
+        conn = mq.connection()
+        run = conn.run
+        conn.run = lambda work: (decoded.append(work), run(work))[1]  # type: ignore[method-assign, assignment]
+        mq.run(call)
+    assert decoded == [call]
 
 
 def test_an_observer_is_told_of_each_send(server: Server, queue: str) -> None:

@@ -106,7 +106,7 @@ def test_a_turn_admits_moves_and_notes_in_one_step(scene: Scene) -> None:
     read = entry(scene)
     before = scene.now_ms()
     fired = scene.run(cron.fire(scene.queue, read, (one,), next_slot_ms=following, next_due_ms=following + 7))
-    assert fired == CronFired(Firing.FIRED, following + 7, 1)
+    assert fired == CronFired(Firing.FIRED, following + 7, (one.job_id,))
     assert scene.row(one.job_id) == {b"state": b"pending", b"attempts": b"0", b"payload": b'{"slot_ms":1}'}
     history = entry(scene).history
     assert history.last_run_ms is not None
@@ -123,7 +123,7 @@ def test_a_turn_can_admit_several_or_none(scene: Scene) -> None:
     assert fire(scene, slot, slot + 1, slot + 2).admitted == 3
     assert waiting(scene) == 3
     again(scene)
-    assert fire(scene) == CronFired(Firing.FIRED, entry(scene).next_ms, 0)
+    assert fire(scene) == CronFired(Firing.FIRED, entry(scene).next_ms, ())
     assert (waiting(scene), entry(scene).history.runs) == (3, 3)
 
 
@@ -249,15 +249,16 @@ def test_overlap_is_allowed_unless_it_is_to_be_skipped(scene: Scene) -> None:
 def test_it_is_over_after_its_last_run(scene: Scene) -> None:
     slot = put(scene, replace(LINE, max_runs=2), late_ms=HOUR)
     fired = fire(scene, slot, slot + 1, slot + 2)
-    assert fired == CronFired(Firing.FIRED, None, 2)
+    assert (fired.verdict, fired.next_ms, fired.admitted) == (Firing.FIRED, None, 2)
     assert (entry(scene).next_ms, entry(scene).history.slot_ms, waiting(scene)) == (None, None, 2)
     assert scene.run(cron.due(scene.queue, now_ms=2**53 - 1)).cron == ()
 
 
 def test_it_is_over_when_there_is_no_next_slot(scene: Scene) -> None:
     slot = put(scene)
-    call = cron.fire(scene.queue, entry(scene), (occurrence(scene, slot),), next_slot_ms=None, next_due_ms=None)
-    assert scene.run(call) == CronFired(Firing.FIRED, None, 1)
+    one = occurrence(scene, slot)
+    call = cron.fire(scene.queue, entry(scene), (one,), next_slot_ms=None, next_due_ms=None)
+    assert scene.run(call) == CronFired(Firing.FIRED, None, (one.job_id,))
     assert scene.run(jobs.claim_many(scene.queue, 9)).next_at_ms is None
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+from echomq.events import events
 from echomq.identity.errors import InvalidInputError
-from echomq.protocol import admin
-from echomq.protocol.replies import Claimed
-from echomq.runtime import Consumer, Metronome, current_token
+from echomq.protocol import admin, jobs, repeat
+from echomq.protocol.replies import Admission, Claimed
+from echomq.runtime import Consumer, Metronome, current_token, identity
+from echomq.runtime.telemetry import Added, Dead, Stalled, Step, Telemetry
 from echomq.wire import aconnect
 from support.desk import Desk, until
 
@@ -160,3 +163,47 @@ def test_a_metronome_beats_for_one_queue(desk: Desk) -> None:
             Consumer(desk.dial, desk.queue, desk.note, metronome=metronome)
 
     asyncio.run(main())
+
+
+def said(desk: Desk) -> list[int]:
+    """The slots of each worker in the registry."""
+    infos = desk.raw.execute("HVALS", desk.key("workers:info"))
+    return [json.loads(info)["concurrency"] for info in infos]
+
+
+async def test_the_pool_says_how_many_jobs_it_runs_at_once(desk: Desk) -> None:
+    who = identity((desk.queue,))
+    async with Metronome(desk.dial, desk.queue, beat_ms=MINUTE, who=who) as metronome, AsyncExitStack() as stack:
+        for size in (3, 4):
+            await stack.enter_async_context(
+                desk.consuming(metronome=metronome, concurrency=size, beat_ms=MINUTE, who=who)
+            )
+        await until(lambda: said(desk) == [7])
+        await stack.aclose()
+        await until(lambda: said(desk) == [0])
+    assert said(desk) == []
+
+
+async def test_a_pool_tells_of_its_lapses_and_its_occurrences(desk: Desk) -> None:
+    steps: list[Step] = []
+    watch = Telemetry(steps.append)
+    metronome = Metronome(desk.dial, desk.queue, beat_ms=MINUTE, max_stalled=1, watch=watch, events=True)
+    async with aconnect(desk.server.url) as conn, events(conn, desk.queue) as heard:
+        await conn.run(repeat.register(desk.queue, "r", every_ms=MINUTE, template=b"t", first_run_ms=0))
+        (lapsed,) = desk.enqueue()
+        await conn.run(jobs.claim(desk.queue))
+        desk.raw.execute("ZADD", desk.key("active"), "1", lapsed)
+        await metronome.beat()
+        (occurrence,) = desk.raw.execute("ZRANGE", desk.key("pending"), 0, -1)
+        told = [await heard.get() for _ in range(3)]
+    await metronome.stop()
+    assert steps == [
+        Stalled(desk.queue, lapsed, dead=True),
+        Dead(desk.queue, lapsed, "stalled"),
+        Added(desk.queue, occurrence.decode(), Admission.ADMITTED),
+    ]
+    assert [event and (event.event, event.job) for event in told] == [
+        ("stalled", lapsed),
+        ("dead", lapsed),
+        ("enqueued", occurrence.decode()),
+    ]

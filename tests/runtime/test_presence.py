@@ -69,7 +69,7 @@ async def test_consumers_of_one_worker_share_a_name(desk: Desk) -> None:
 
 
 def test_it_says_so_about_every_five_seconds() -> None:
-    legs = Legs("q", Presence("q", identity(("q",)), set(), 1), beat_ms=1_000)
+    legs = Legs("q", Presence("q", identity(("q",)), set(), lambda: 1), beat_ms=1_000)
     said = []
     for second in range(1, 31):
         legs.beat(float(second))

@@ -24,6 +24,7 @@ from echomq.app.patience import nearest
 from echomq.app.registry import Registry
 from echomq.app.schedule import Schedule, ScheduleInfo, schedules
 from echomq.app.sending import admission, asend_all, send_all
+from echomq.app.telling import overhearing
 from echomq.protocol import admin
 from echomq.protocol.admin import Cancellation
 from echomq.protocol.admission import Admitted
@@ -197,13 +198,30 @@ class EchoMQ(Hooked):
         """Runs a verb: `mq.run(repeat.cancel("mail", "digest"))` (protocol §5 to §9).
 
         Raises what `connection` raises, a `ServerError` when the server refused the verb, and another `WireError` when
-        there was no answer: `DisconnectedError.sent` says whether it may have run all the same.
+        there was no answer: `DisconnectedError.sent` says whether it may have run all the same. Observers are told of a
+        flow's nodes, of an occurrence and of a job that was cancelled while it waited.
         """
-        return self.connection().run(call)
+        ear = overhearing(events=self.events)
+        if ear is None:
+            return self.connection().run(call)
+        conn = self.connection()
+        try:
+            return conn.run(ear.work(call))
+        finally:
+            if told := ear.told():
+                conn.run_many(told)
 
     async def arun(self, call: Call[T] | Plan[T]) -> T:
         """`run`, awaited. Verbs that are awaited at the same time travel in one flight."""
-        return await (await self.aconnection()).run(call)
+        ear = overhearing(events=self.events)
+        conn = await self.aconnection()
+        if ear is None:
+            return await conn.run(call)
+        try:
+            return await conn.run(ear.work(call))
+        finally:
+            if told := ear.told():
+                await conn.run_many(told)
 
     def admit(self, name: str, queue: str, payload: bytes, options: Options) -> Admitted:
         """Sends a payload under a fresh id; the answer has it, or that of the living job that holds the key.

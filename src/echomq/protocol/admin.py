@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 from echomq.protocol.call import Arg, Call, Plan, Reply
 from echomq.protocol.checks import check_job, encoded, error_of, integer, milliseconds, name_of, payload_of
@@ -48,6 +49,10 @@ _GATE = script("gate")
 _RATE_TTL = script("rate_ttl")
 _CANCEL = script("cancel_job")
 _RETAIN = script("retain")
+
+
+BURIED: Final = b"buried"
+"""What the server says of a job that this very call has buried; one that was dead before is `dead`."""
 
 
 class Cancellation(Enum):
@@ -254,7 +259,9 @@ def cancel_job(queue: str, job_id: str, *, reason: str = "cancelled") -> Call[Ca
         text = b"cancelled: " + text
 
     def decode(reply: Reply) -> Cancellation:
-        return Cancellation.GONE if isinstance(reply, int) else Cancellation(as_text(reply))
+        if isinstance(reply, int):
+            return Cancellation.GONE
+        return Cancellation.DEAD if reply == BURIED else Cancellation(as_text(reply))
 
     names = (keys(queue).job(check_job(job_id)),)
     return Call("cancel job", names, (job_id, text), decode, _CANCEL, subject=job_id)

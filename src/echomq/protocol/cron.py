@@ -16,7 +16,7 @@ from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.keys import keys
 from echomq.protocol.recurring import MAX_CATCH_UP, Definition, Entry, History, Kind, Standing, entry_of
 from echomq.protocol.repeat import Due, Firing, dues_of
-from echomq.protocol.replies import as_bytes, as_int, as_list, as_text
+from echomq.protocol.replies import as_bytes, as_int, as_list, as_text, as_texts
 from echomq.protocol.scripts import script
 
 __all__ = [
@@ -83,11 +83,16 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class CronFired:
-    """The verdict of a turn: how many occurrences it admitted, and the score that the recurrence has now."""
+    """The verdict of a turn: the occurrences that it admitted, and the score that the recurrence has now."""
 
     verdict: Firing
     next_ms: int | None
-    admitted: int = 0
+    ids: tuple[str, ...] = ()
+
+    @property
+    def admitted(self) -> int:
+        """How many it admitted."""
+        return len(self.ids)
 
 
 class Ran(Enum):
@@ -235,9 +240,9 @@ def fire(
 
 
 def _fired(reply: Reply) -> CronFired:
-    verdict, score, admitted = as_list(reply)
+    verdict, score, ids = as_list(reply)
     at = as_int(score)
-    return CronFired(Firing(as_text(verdict)), at if at >= 0 else None, as_int(admitted))
+    return CronFired(Firing(as_text(verdict)), at if at >= 0 else None, as_texts(ids))
 
 
 def park(queue: str, entry: Entry) -> Call[bool]:

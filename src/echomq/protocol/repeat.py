@@ -5,7 +5,7 @@ Register, due and advance use the host's wall clock; *fire* holds every score ag
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha1
 
@@ -79,6 +79,8 @@ class Fired:
 
     verdict: Firing
     next_ms: int | None
+    ids: tuple[str, ...] = field(default=(), compare=False)
+    """The occurrence, when it was admitted."""
 
 
 def _true(reply: Reply) -> bool:
@@ -194,11 +196,16 @@ def fire(
     made: tuple[Arg, ...] = ()
     if payload is not None:
         made = (payload_of(payload), sha1(template, usedforsecurity=False).hexdigest())
+
+    def decode(reply: Reply) -> Fired:
+        fired = _fired(reply)
+        return replace(fired, ids=(job_id,)) if fired.verdict is Firing.FIRED else fired
+
     return Call(
         "fire",
         (*_record(queue, name), k.job(check_job(job_id)), k.pending),
         (name, score, job_id, *made),
-        _fired,
+        decode,
         _FIRE,
         subject=f"{name} as {job_id}",
     )

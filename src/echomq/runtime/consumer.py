@@ -67,6 +67,11 @@ class Consumer(Intake):
         return len(self._held)
 
     @property
+    def late(self) -> int:
+        """Functions that go on in their threads past their time, each with a slot."""
+        return len(self._late)
+
+    @property
     def idle(self) -> bool:
         """Nothing is in hand, the last claim found nothing, and no parent waits for a signal of its jobs."""
         last = self._turns.last
@@ -132,7 +137,7 @@ class Consumer(Intake):
             conn = self._connector = await self._dial.aconnect(self.name, lease_node=True)
             ear: Ear | Seat
             if self._metronome is not None:
-                ear = self._seat = Seat(self._metronome, self._heard, self._told, self._held)
+                ear = self._seat = Seat(self._metronome, self._heard, self._told, self._held, self._concurrency)
             else:
                 ear = Ear(self._dial, self._queue, self._heard, beat_ms=self._beat_ms, told=self._told)
             try:
@@ -148,7 +153,7 @@ class Consumer(Intake):
                 on_lost=self._on_lost,
                 on_cancel=self._to_end,
             )
-            presence = Presence(self._queue, self._who, self._held, self._concurrency)
+            presence = Presence(self._queue, self._who, self._held, lambda: self._concurrency)
             legs = Legs(self._queue, presence, beat_ms=self._beat_ms, paid=self._nudge.set, follower=self._follower)
             runner = Runner(self._handler, queue=self._queue, threads=self._concurrency, ended=self._ended)
             runner.late, runner.freed = self._late, self._freed

@@ -28,7 +28,7 @@ from echomq.runtime.metronome import Metronome
 from echomq.runtime.outcome import RELEASED, Bury, Lapsed
 from echomq.runtime.owing import Follower
 from echomq.runtime.presence import Identity, identity
-from echomq.runtime.publishing import Publisher
+from echomq.runtime.publishing import published
 from echomq.runtime.pump import PROMOTE_BATCH
 from echomq.runtime.recurrences import Recurrences
 from echomq.runtime.runner import Handler, check_handler
@@ -89,11 +89,11 @@ class Intake(Loop):
         self._interrupt = interrupt
         self._wishes: dict[str, str] = {}
         self._who = who or identity((queue,))
-        self._recurrences = Recurrences(queue) if pump else None
         self._held: set[Held] = set()
         self._late: set[Held] = set()
         # Its own when it publishes, since its own connection does.
-        self._watch = Telemetry(watch.emit, Publisher(self._publish)) if events else watch
+        self._watch = published(watch, self._publish) if events else watch
+        self._recurrences = Recurrences(queue, watch=self._watch) if pump else None
         self._settler = Settler(
             queue,
             retry_delay=retry_delay,

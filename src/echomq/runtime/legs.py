@@ -54,8 +54,8 @@ class Legs:
         self._rests_until = 0.0
         self._task: asyncio.Task[None] | None = None
         self.owes = False
-        """A signal that this worker has put into the outbox is not delivered yet, or what is to follow a death that it has
-        seen is not admitted; `paid` is called when it is."""
+        """A signal that this worker has put into the outbox is not delivered yet, or what is to follow a death that it
+        has seen is not admitted; `paid` is called when it is."""
 
     def signalled(self) -> None:
         """A signal may have gone into the outbox, and a job have died whose death is to be followed."""
@@ -67,6 +67,11 @@ class Legs:
         """A job may have died whose death is to be followed."""
         if self.owing is not None:
             self._due["owing"] = self.owing.pay
+
+    def changed(self) -> None:
+        """What the worker says of itself is no longer so."""
+        if self._presence is not None:
+            self._due["presence"] = self._say
 
     def beat(self, now: float) -> None:
         """Note what a beat makes due."""

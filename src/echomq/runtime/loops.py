@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from echomq.identity.errors import EchoMQError, InvalidInputError
 from echomq.protocol.backoff import Exponential, delay_ms
+from echomq.protocol.call import Call
 from echomq.protocol.checks import integer
 from echomq.runtime.dial import Dial
 from echomq.runtime.outcome import LINE, brief, failure_text
 from echomq.runtime.signals import Signal
 from echomq.wire import AsyncConnector
+
+T = TypeVar("T")
 
 log: Final = logging.getLogger("echomq.runtime")
 
@@ -61,6 +64,11 @@ class Loop(ABC):
         if self._connector is None:
             self._connector = await self._dial.aconnect(self.name)
         return self._connector
+
+    def submit(self, call: Call[T]) -> asyncio.Future[T]:
+        """Have a call leave with the next flight of its connector, which is open."""
+        assert self._connector is not None
+        return self._connector.submit(call)
 
     async def start(self) -> None:
         """Begin to beat. Raises when the server cannot be reached at all; from then on it bears that."""

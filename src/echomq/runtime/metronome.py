@@ -25,10 +25,12 @@ from echomq.runtime.leases import LeaseKeeper
 from echomq.runtime.legs import Legs
 from echomq.runtime.loops import BEAT_MS, Loop
 from echomq.runtime.presence import Identity, Presence, identity
+from echomq.runtime.publishing import published
 from echomq.runtime.pump import PROMOTE_BATCH, promote_due
 from echomq.runtime.recurrences import Recurrences
 from echomq.runtime.seat import Seat
 from echomq.runtime.stalled import sweep_all
+from echomq.runtime.telemetry import Telemetry, hub
 from echomq.runtime.timekeeper import Timekeeper
 from echomq.runtime.turns import heads
 
@@ -55,7 +57,8 @@ class _InHand(Collection[Held]):
 class Metronome(Loop):
     """Start it, then the consumers that are given it: `Consumer(dial, queue, handler, metronome=metronome)`.
 
-    The consumers are stopped first. They may come and go while it runs.
+    The consumers are stopped first. They may come and go while it runs. `watch` is told of lapses and of occurrences;
+    with `events` these are published on the queue's channel too (protocol §10).
     """
 
     def __init__(
@@ -67,6 +70,8 @@ class Metronome(Loop):
         max_stalled: int = 3,
         batch: int = PROMOTE_BATCH,
         who: Identity | None = None,
+        watch: Telemetry = hub,
+        events: bool = False,
     ) -> None:
         super().__init__(dial, beat_ms=beat_ms)
         self.queue = check_queue(queue)
@@ -76,12 +81,13 @@ class Metronome(Loop):
         self._idle: deque[Seat] = deque()
         self._woken: Seat | None = None
         self._pending = False
-        self._recurrences = Recurrences(queue)
+        self._watch = published(watch, self.submit) if events else watch
+        self._recurrences = Recurrences(queue, watch=self._watch)
         self._heads = heads(queue)
         self._time = Timekeeper()
         self._beat_at = 0.0
         self._nudge = asyncio.Event()
-        presence = Presence(queue, who or identity((queue,)), _InHand(self._seats), 1)
+        presence = Presence(queue, who or identity((queue,)), _InHand(self._seats), self._slots)
         self._legs = Legs(queue, presence, beat_ms=beat_ms)
         self._ear: Ear | None = None
         self.keeper = LeaseKeeper(dial)
@@ -107,6 +113,8 @@ class Metronome(Loop):
         if self._ear is not None and await self._ear.close():
             self._hand_on()
         await self.keeper.stop()
+        if self._task is not None:
+            await asyncio.shield(self._task)  # it is the last to say anything of this pool
         if self._connector is not None:
             try:
                 async with asyncio.timeout(2):
@@ -120,7 +128,7 @@ class Metronome(Loop):
         conn = await self.conn()
         loop = asyncio.get_running_loop()
         if loop.time() >= self._beat_at:
-            if (await sweep_all(conn, self.queue, max_stalled=self._max_stalled)).dead:
+            if (await sweep_all(conn, self.queue, max_stalled=self._max_stalled, watch=self._watch)).dead:
                 self._legs.signalled()
             self._legs.beat(loop.time())
             self._legs.go(conn, loop.time())
@@ -141,11 +149,23 @@ class Metronome(Loop):
     def join(self, seat: Seat) -> None:
         """One more consumer."""
         self._seats.append(seat)
+        self._changed()
+
+    def _changed(self) -> None:
+        """The pool is another one: the registry is to say so."""
+        self._legs.changed()
+        if self._connector is not None:
+            self._legs.go(self._connector, asyncio.get_running_loop().time())
+
+    def _slots(self) -> int:
+        """How many jobs the pool runs at once."""
+        return sum(seat.concurrency for seat in self._seats)
 
     def leave(self, seat: Seat) -> None:
         """One less; what it was woken for goes to another."""
         if seat in self._seats:
             self._seats.remove(seat)
+            self._changed()
         if seat in self._idle:
             self._idle.remove(seat)
         if self._woken is seat:
@@ -221,6 +241,8 @@ class Metronome(Loop):
         rings_at = self._time.rings_at() or _FOREVER
         until = min(loop.time() + pause_ms / 1_000, rings_at)
         self._nudge.clear()
+        if self._stopping.is_set():
+            return  # it came during the beat
         timer = loop.call_at(until, self._nudge.set)
         try:
             await self._nudge.wait()

@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -48,7 +48,7 @@ def identity(queues: Iterable[str]) -> Identity:
 class Presence:
     """One consumer's entry in the registry of its queue."""
 
-    def __init__(self, queue: str, who: Identity, held: Collection[Held], concurrency: int) -> None:
+    def __init__(self, queue: str, who: Identity, held: Collection[Held], concurrency: Callable[[], int]) -> None:
         self._queue = queue
         self._who = who
         self._held = held
@@ -63,7 +63,7 @@ class Presence:
             "queues": who.queues,
             "in_hand": len(self._held),
             "ids": sorted(held.job.id for held in self._held)[:_IDS],
-            "concurrency": self._concurrency,
+            "concurrency": self._concurrency(),
             "version": __version__,
             "started_ms": who.started_ms,
         }

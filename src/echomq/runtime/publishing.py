@@ -21,6 +21,7 @@ from echomq.runtime.telemetry import (
     Stalled,
     Started,
     Step,
+    Telemetry,
 )
 
 _ADDED = {Admission.ADMITTED: "enqueued", Admission.SCHEDULED: "scheduled"}
@@ -58,6 +59,11 @@ def publication(step: Step) -> Call[None] | None:
         return None
     text = json.dumps(event).encode("utf-8", "backslashreplace")
     return Call("publish", (keys(step.queue).events,), (text,), _heard, command="PUBLISH", subject=step.queue)
+
+
+def published(watch: Telemetry, submit: Callable[[Call[None]], Any]) -> Telemetry:
+    """Observers who are told what those of `watch` are, and have it published too, on a connection of their own."""
+    return Telemetry(watch.emit, Publisher(submit))
 
 
 class Publisher:

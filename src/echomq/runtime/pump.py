@@ -11,8 +11,10 @@ from echomq.protocol.keys import check_queue
 from echomq.runtime.dial import Dial
 from echomq.runtime.loops import BEAT_MS, Loop
 from echomq.runtime.outbox import Outbox
+from echomq.runtime.publishing import published
 from echomq.runtime.recurrences import Recurrences
 from echomq.runtime.retention import RETAIN_BEATS, Retention
+from echomq.runtime.telemetry import Telemetry, hub
 from echomq.wire import AsyncConnector
 
 PROMOTE_BATCH: Final = 100
@@ -27,13 +29,25 @@ async def promote_due(conn: AsyncConnector, queue: str, batch: int) -> int:
 
 
 class Pump(Loop):
-    """Does what a queue's consumers do beside their jobs, once a beat, for a queue that has none. It does not reap."""
+    """Does what a queue's consumers do beside their jobs, once a beat, for a queue that has none. It does not reap.
 
-    def __init__(self, dial: Dial, queue: str, *, beat_ms: int = BEAT_MS, batch: int = PROMOTE_BATCH) -> None:
+    `watch` is told of the occurrences that it adds; with `events` they are published too (protocol §10).
+    """
+
+    def __init__(
+        self,
+        dial: Dial,
+        queue: str,
+        *,
+        beat_ms: int = BEAT_MS,
+        batch: int = PROMOTE_BATCH,
+        watch: Telemetry = hub,
+        events: bool = False,
+    ) -> None:
         super().__init__(dial, beat_ms=beat_ms)
         self._queue = check_queue(queue)
         self._batch = integer("batch", batch, least=1)
-        self._recurrences = Recurrences(queue)
+        self._recurrences = Recurrences(queue, watch=published(watch, self.submit) if events else watch)
         self._retention = Retention(queue)
         self._count = 0
         self.outbox = Outbox(queue)

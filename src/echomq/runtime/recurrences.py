@@ -14,9 +14,11 @@ from echomq.protocol.cron import CronDue, CronFired, Occurrence
 from echomq.protocol.errors import ServerError
 from echomq.protocol.keys import check_queue
 from echomq.protocol.repeat import Due, Fired, Firing
+from echomq.protocol.replies import Admission
 from echomq.runtime.loops import log
 from echomq.runtime.outcome import brief
 from echomq.runtime.slotted import slotted
+from echomq.runtime.telemetry import Added, Telemetry, hub
 from echomq.runtime.timetable import is_sound, timetable, turn
 from echomq.wire import AsyncConnector
 
@@ -25,11 +27,15 @@ _MINTS: Final = 5
 
 
 class Recurrences:
-    """Fires the due recurrences of one queue, of both registries. One slot fires once, whoever else fires."""
+    """Fires the due recurrences of one queue, of both registries. One slot fires once, whoever else fires.
 
-    def __init__(self, queue: str, mint_id: Callable[[], str] = mint) -> None:
+    `watch` is told of each occurrence that this one has admitted.
+    """
+
+    def __init__(self, queue: str, mint_id: Callable[[], str] = mint, *, watch: Telemetry = hub) -> None:
         self._queue = check_queue(queue)
         self._mint = mint_id
+        self._watch = watch
         self._refused: set[str] = set()
 
     async def fire(self, conn: AsyncConnector, now_ms: int) -> int:
@@ -55,7 +61,14 @@ class Recurrences:
                     pending.append(due)  # an id was taken: fresh ones
                 elif self._moved(due, answer):
                     moved += 1
+                    if self._watch.observers:
+                        self._tell(answer)
         return moved
+
+    def _tell(self, answer: object) -> None:
+        if isinstance(answer, (Fired, CronFired)) and answer.verdict is Firing.FIRED:
+            for job_id in answer.ids:
+                self._watch.emit(Added(self._queue, job_id, Admission.ADMITTED))
 
     def _call(self, due: Due | CronDue, now_ms: int) -> Call[Any] | None:
         """The verb that a due recurrence is given; None when this host cannot say which."""

@@ -33,11 +33,14 @@ class Seat:
         heard: Callable[[], bool],
         told: Callable[[bytes], None],
         held: Collection[Held],
+        concurrency: int,
     ) -> None:
         self._pool = pool
         self.heard = heard
         self.told = told
         self.held = held
+        self.concurrency = concurrency
+        """How many jobs it runs at once."""
         self.in_vain = False
         """It was woken last, and found nothing."""
 

@@ -11,19 +11,23 @@ from echomq.protocol.replies import Sweep
 from echomq.runtime.dial import Dial
 from echomq.runtime.loops import Loop, log
 from echomq.runtime.outcome import brief
+from echomq.runtime.telemetry import Dead, Stalled, Telemetry, hub
 from echomq.wire import AsyncConnector
 
 INTERVAL_MS: Final = 30_000
 LIMIT: Final = 100
 
 
-async def sweep_all(conn: AsyncConnector, queue: str, *, max_stalled: int, limit: int = LIMIT) -> Sweep:
-    """Sweeps until no expired lease is left; gives every id that was recovered or buried."""
+async def sweep_all(
+    conn: AsyncConnector, queue: str, *, max_stalled: int, limit: int = LIMIT, watch: Telemetry = hub
+) -> Sweep:
+    """Sweeps until no expired lease is left; gives every id that was recovered or buried. `watch` is told of each."""
     recovered: list[str] = []
     dead: list[str] = []
     while True:
         swept = await conn.run(jobs.sweep(queue, max_stalled=max_stalled, limit=limit))
         report(queue, swept)
+        tell(watch, queue, swept)
         recovered += swept.recovered
         dead += swept.dead
         if len(swept.recovered) + len(swept.dead) < limit:
@@ -38,12 +42,22 @@ def report(queue: str, swept: Sweep) -> None:
         log.error("queue %s: %d jobs buried as stalled: %s", queue, len(swept.dead), _some(swept.dead))
 
 
+def tell(watch: Telemetry, queue: str, swept: Sweep) -> None:
+    """Every step that a sweep made, for the observers."""
+    if watch.observers:
+        for job_id in swept.recovered:
+            watch.emit(Stalled(queue, job_id, dead=False))
+        for job_id in swept.dead:
+            watch.emit(Stalled(queue, job_id, dead=True))
+            watch.emit(Dead(queue, job_id, "stalled"))
+
+
 def _some(ids: tuple[str, ...]) -> str:
     return brief(", ".join(ids[:5]) + (", ..." if len(ids) > 5 else ""))
 
 
 class StalledSweep(Loop):
-    """Sweeps a queue on a timetable of its own; consumers do it at their beats anyway."""
+    """Sweeps a queue on a timetable of its own; consumers do it at their beats anyway. `watch` is told of lapses."""
 
     def __init__(
         self,
@@ -53,10 +67,12 @@ class StalledSweep(Loop):
         beat_ms: int = INTERVAL_MS,
         max_stalled: int = 1,
         limit: int = LIMIT,
+        watch: Telemetry = hub,
     ) -> None:
         super().__init__(dial, beat_ms=beat_ms)
         self._queue = check_queue(queue)
         self._max_stalled = integer("max_stalled", max_stalled, least=1)
+        self._watch = watch
         self._limit = integer("limit", limit, least=1, most=100_000)
 
     @property
@@ -66,4 +82,5 @@ class StalledSweep(Loop):
 
     async def beat(self) -> None:
         """Count every lease that has expired by now."""
-        await sweep_all(await self.conn(), self._queue, max_stalled=self._max_stalled, limit=self._limit)
+        conn = await self.conn()
+        await sweep_all(conn, self._queue, max_stalled=self._max_stalled, limit=self._limit, watch=self._watch)

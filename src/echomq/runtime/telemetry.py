@@ -33,7 +33,7 @@ class JobStep(Step):
 
 @dataclass(frozen=True, slots=True)
 class Added(JobStep):
-    """It was admitted, or was there already. For the producer to say."""
+    """It was admitted, or was there already. Told by its producer, and by the process that has fired a recurrence."""
 
     admission: Admission
 
@@ -91,7 +91,10 @@ class Stalled(JobStep):
 
 @dataclass(frozen=True, slots=True)
 class Cancelled(JobStep):
-    """It is in the morgue because somebody wished it so while it was in hand."""
+    """It is in the morgue because somebody wished it so.
+
+    Told by the worker that had it in hand, or, when it waited, by the process that has cancelled it.
+    """
 
     reason: str
 

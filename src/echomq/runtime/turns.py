@@ -20,8 +20,8 @@ from echomq.runtime.budget import Budget
 from echomq.runtime.flight import Flight
 from echomq.runtime.hand import Held
 from echomq.runtime.settle import Settler
-from echomq.runtime.stalled import LIMIT, report
-from echomq.runtime.telemetry import Dead, LimitHit, Stalled, Telemetry, hub
+from echomq.runtime.stalled import LIMIT, report, tell
+from echomq.runtime.telemetry import LimitHit, Telemetry, hub
 from echomq.runtime.timekeeper import Timekeeper
 from echomq.wire import AsyncConnector
 
@@ -237,21 +237,13 @@ class Turns:
         if isinstance(swept, Sweep):
             report(self._queue, swept)
             self._settler.signalled |= bool(swept.dead)
-            if self._watch.observers:
-                self._report(swept)
+            tell(self._watch, self._queue, swept)
             self.lapsing = False
             more = len(swept.recovered) + len(swept.dead) >= LIMIT
             self.beat_at = now if more else now + self._beat_s
             if time.due(now):
                 time.keeps = True  # overdue at a beat: whoever kept the time is gone
         return isinstance(promoted, int) and self._unexplained(flight, promoted, now)
-
-    def _report(self, swept: Sweep) -> None:
-        for job_id in swept.recovered:
-            self._watch.emit(Stalled(self._queue, job_id, dead=False))
-        for job_id in swept.dead:
-            self._watch.emit(Stalled(self._queue, job_id, dead=True))
-            self._watch.emit(Dead(self._queue, job_id, "stalled"))
 
     def _unexplained(self, flight: Flight, promoted: int, now: float) -> bool:
         time = self.time

@@ -3,7 +3,7 @@
 -- holder is told by an event, its next holder by the row (protocol §3, ours).
 -- KEYS[1] -> row
 -- ARGV[1] -> id   ARGV[2] -> reason
--- returns dead, requested, or -1 no row; a dead job stays as it died
+-- returns buried; dead: it was so before, and stays as it died; requested; -1 no row
 -- @include place
 -- @include sound
 -- @include bury
@@ -24,4 +24,4 @@ if place then leave(id, row[2], place) end
 redis.call('ZREM', base .. 'schedule', id)
 bury(id, ARGV[2])
 publish({ event = 'cancelled', job = id, error = ARGV[2], state = 'dead' })
-return 'dead'
+return 'buried'

@@ -4,7 +4,7 @@
 -- KEYS[1] -> cron   KEYS[2] -> its record
 -- ARGV[1] -> name   ARGV[2] -> the stamp that was read   ARGV[3] -> its next slot, ms, or ''
 -- ARGV[4] -> its next run, ms, or inf   ARGV[5...] -> fresh id, slot ms, due ms, payload of each occurrence, slots rising
--- returns {fired, next ms or -1, how many were admitted}; {lost, ..} when the record or its score has changed since it was
+-- returns {fired, next ms or -1, the ids that were admitted}; {lost, ..} when the record or its score has changed since it was
 --   read; {early, ..} before its time by the server's clock; {duplicate, ..} when an id is taken; EMQKIND
 -- stays true: one slot, one occurrence. Where `overlap` is skip, none is admitted while the last one is pending,
 --   scheduled, active or held; none beyond `max_runs`.
@@ -19,7 +19,7 @@ for i = 5, #ARGV, 4 do
   if refused then return refused end
 end
 local score = tonumber(redis.call('ZSCORE', KEYS[1], name) or nil)
-local function nothing(verdict) return { verdict, score and score < 2 ^ 53 and math.max(score, 0) or -1, 0 } end
+local function nothing(verdict) return { verdict, score and score < 2 ^ 53 and math.max(score, 0) or -1, {} } end
 if not score or stamp_of('cron', name) ~= ARGV[2] then return nothing('lost') end
 if score > now then return nothing('early') end
 for i = 5, #ARGV, 4 do
@@ -38,7 +38,7 @@ local function busy(id)
     or row[1] == 'awaiting_children'
 end
 local options = options_of(KEYS[2])
-local admitted, skipped, late = 0, 0, nil
+local ids, admitted, skipped, late = {}, 0, 0, nil
 for i = 5, #ARGV, 4 do
   local id, slot = ARGV[i], tonumber(ARGV[i + 1])
   if slot > last_slot and not (most and runs + admitted >= most) then
@@ -46,6 +46,7 @@ for i = 5, #ARGV, 4 do
       skipped = skipped + 1
     elseif occur(id, ARGV[i + 3], options) == 1 then
       admitted, last, last_slot = admitted + 1, id, slot
+      ids[admitted] = id
       late = now - tonumber(ARGV[i + 2])
     else
       skipped = skipped + 1
@@ -69,4 +70,4 @@ else
   redis.call('HSET', KEYS[2], 'slot_ms', slot)
 end
 redis.call('ZADD', KEYS[1], following, name)
-return { 'fired', following == 'inf' and -1 or tonumber(following), admitted }
+return { 'fired', following == 'inf' and -1 or tonumber(following), ids }
