@@ -23,6 +23,7 @@ from support.servers import Server, wait_until
 
 TASKS = """
 import asyncio, os, sys, time
+from datetime import timedelta
 from pathlib import Path
 from echomq import EchoMQ
 
@@ -38,6 +39,11 @@ async def work(number: int, seconds: float = 0.0) -> None:
     note("begun", number)
     await asyncio.sleep(seconds)
     note("done", number)
+
+@mq.job(name="hang", timeout=timedelta(milliseconds=100), max_attempts=1)
+def hang(number: int) -> None:
+    note("begun", number)
+    time.sleep(600)
 
 @mq.job(name="hoard")
 def hoard(number: int) -> None:
@@ -74,7 +80,8 @@ def start(tmp_path: Path, server: Server, queue: str) -> Iterator[Start]:
 def app(mq: EchoMQ) -> EchoMQ:
     """The tasks above by their names, to be sent."""
     mq.job(name="work")(lambda number, seconds=0.0: None)
-    mq.job(name="hoard")(lambda number: None)
+    for name in ("hoard", "hang"):
+        mq.job(name=name)(lambda number: None)
     return mq
 
 
@@ -200,6 +207,22 @@ def test_a_worker_with_too_much_memory_is_replaced_when_its_hands_are_empty(
     assert old != new
     assert app.run(metrics.state(queue, slow.id)) is State.ABSENT
     assert "and is replaced" in process.log
+
+
+def test_a_worker_whose_slots_are_all_held_past_their_time_is_replaced(
+    start: Start, app: EchoMQ, queue: str, tmp_path: Path
+) -> None:
+    process = start("--max-jobs", "1000", "--concurrency", "2")
+    for number in range(2):
+        app.jobs["hang"].enqueue(number)
+    app.jobs["work"].enqueue(2)
+    wait_until(lambda: pairs(tmp_path / "done"), seconds=40, what="the job that waits for a slot")
+    (_, old), *_ = pairs(tmp_path / "begun")
+    ((number, new),) = pairs(tmp_path / "done")
+    assert (number, old != new) == (2, True)
+    assert "all its slots are held by functions that go on past their time" in process.log
+    ended = Counts(0, 0, 0, dead=2, completed=1, failed=2)
+    wait_until(lambda: app.run(metrics.counts(queue)) == ended, what="the three ends")
 
 
 def test_sighup_replaces_the_workers_one_after_another(start: Start, app: EchoMQ, queue: str) -> None:

@@ -1,4 +1,4 @@
-"""When a worker process has done enough, and is to be replaced by a fresh one: by its jobs, or by its memory.
+"""When a worker process has had enough, and is to be replaced by a fresh one: by its jobs, its memory, its threads.
 
 For code that leaks: the process ends between jobs, never inside one.
 """
@@ -9,6 +9,7 @@ import asyncio
 import os
 import resource
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -27,14 +28,19 @@ def rss_bytes() -> int:
         return peak if sys.platform == "darwin" else peak * 1024
 
 
-async def had_enough(budget: Budget, max_rss: int | None) -> str:
-    """Waits until this process has claimed what its budget allows, or has more than `max_rss` bytes; says which."""
+async def had_enough(budget: Budget, max_rss: int | None, stuck: Callable[[], bool]) -> str:
+    """Waits until this process has claimed what its budget allows, has more than `max_rss` bytes, or is `stuck`.
+
+    Says which: a worker is stuck when each of its slots is held by a function that nothing can stop.
+    """
     spent = asyncio.ensure_future(budget.spent.reach(1))
     try:
         while not spent.done():
             if max_rss is not None and (size := rss_bytes()) > max_rss:
                 return f"it has {size / 1e6:,.0f} MB of memory, and {max_rss / 1e6:,.0f} MB are allowed"
-            await asyncio.wait((spent,), timeout=None if max_rss is None else _LOOK_S)
+            if stuck():
+                return "all its slots are held by functions that go on past their time"
+            await asyncio.wait((spent,), timeout=_LOOK_S)
         return "it has run as many jobs as it may"
     finally:
         spent.cancel()

@@ -280,6 +280,9 @@ class Worker:
                     "a module: give this one a name there, or leave process=True out"
                 )
 
+    def _is_stuck(self) -> bool:
+        return self.supervised and sum(each.late for each in self._consumers) >= self._concurrency
+
     def _is_worn(self, cell: Cell) -> bool:
         jobs, rss = self._max_jobs, self._max_rss
         return (jobs is not None and cell.jobs >= jobs) or (rss is not None and cell.rss > rss)
@@ -306,7 +309,7 @@ class Worker:
         watched: set[asyncio.Task[Any]] = {asyncio.ensure_future(stopping.wait())}
         if self._burst:
             watched.add(asyncio.ensure_future(self._until_empty()))
-        if self._max_jobs is not None or self._max_rss is not None:
+        if self.supervised or self._max_jobs is not None or self._max_rss is not None:
             watched.add(asyncio.ensure_future(self._until_worn()))
         try:
             done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
@@ -318,7 +321,7 @@ class Worker:
             await asyncio.wait(watched)
 
     async def _until_worn(self) -> None:
-        self.worn = await had_enough(self._budget, self._max_rss)
+        self.worn = await had_enough(self._budget, self._max_rss, self._is_stuck)
         log.info("%s: it ends what it has in hand, to be replaced", self.worn)
         self.tell("worn", self._claimed())
 
