@@ -120,7 +120,7 @@ def turn(table: Timetable, definition: Definition, slot_ms: int, due_ms: int, no
         if late_ms > min(tenth, _ON_TIME_MS):
             passed = []
     if definition.max_runs is not None:
-        passed = passed[-max(definition.max_runs - runs, 0) :] if definition.max_runs > runs else []
+        passed = passed[: max(definition.max_runs - runs, 0)]
     return Turn(tuple(passed), following)
 
 
