@@ -37,6 +37,10 @@ def who(word: str = "") -> None:
     with (here / "who").open("a") as file:
         file.write(f"{os.getpid()} {os.getppid()}\\n")
 
+@mq.job(name="gives", process=True)
+def gives(n: int) -> dict[str, int]:
+    return {"own": n}
+
 @mq.job(name="fails", process=True, max_attempts=1)
 def fails() -> None:
     raise ValueError("so not")
@@ -127,6 +131,12 @@ def test_a_process_that_has_done_enough_is_replaced(
     monkeypatch.setattr(Worker, "_is_worn", lambda worker, cell: cell.jobs >= 2 and cell.rss > 1_000_000)
     burst(tasks, pool=1)
     assert len({own for own, _ in pids(tmp_path)}) == 3
+
+
+def test_what_they_return_is_their_result(tasks: ModuleType) -> None:
+    job = tasks.gives.enqueue(5)
+    burst(tasks)
+    assert job.get(timedelta(seconds=20)) == {"own": 5}
 
 
 def test_a_failure_is_the_jobs_own(tasks: ModuleType, dead_rows: Rows) -> None:
