@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
-from echomq import EchoMQ, InvalidInputError, Job, State, jobs, metrics
+from echomq import EchoMQ, InvalidInputError, Job, State, connect, jobs, metrics
 from echomq.app.bound import Bound
 from echomq.app.sending import FLIGHT, TURN
 from echomq.errors import ConnectError, EnqueueManyError
+from echomq.events import events
+from echomq.protocol.replies import Admission
 from echomq.protocol.scripts import script
+from echomq.telemetry import Added, Step, hub
 from support.servers import Server
 
 
@@ -194,3 +197,29 @@ def test_others_have_their_turn_while_many_are_made_ready(mq: EchoMQ, send) -> N
 
     asyncio.run(both())
     assert turns >= FLIGHT // TURN
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_each_job_is_told_and_published(server: Server, queue: str, awaited: bool) -> None:
+    steps: list[Step] = []
+    end = hub.observe(steps.append)
+    try:
+        with EchoMQ(server.url, default_queue=queue, events=True) as mq:
+
+            @mq.job(name="send")
+            def send() -> None: ...
+
+            calls = [send.s(), send.after(hours=1).s(), send.options(dedup="k").s(), send.options(dedup="k").s()]
+            with connect(server.url) as conn, events(conn, queue) as heard:
+                sent = asyncio.run(mq.aenqueue_many(calls)) if awaited else mq.enqueue_many(calls)
+                published = [next(iter(heard)) for _ in range(3)]
+    finally:
+        end()
+    told = [(step.job, step.admission) for step in steps if isinstance(step, Added)]
+    verdicts = [Admission.ADMITTED, Admission.SCHEDULED, Admission.ADMITTED, Admission.DUPLICATE]
+    assert told == list(zip([job.id for job in sent], verdicts, strict=True))
+    assert [(event.event, event.job) for event in published] == [
+        ("enqueued", sent[0].id),
+        ("scheduled", sent[1].id),
+        ("enqueued", sent[2].id),
+    ]
