@@ -17,6 +17,8 @@ from echomq.app.context import JobContext
 from echomq.app.control import Cancelled, Discard, Snooze, asked_again
 from echomq.app.envelope import Envelope, decode, opened, renamed
 from echomq.app.errors import EnvelopeError
+from echomq.app.filling import Filling
+from echomq.app.follow import NONE
 from echomq.app.job import JobFunction
 from echomq.app.joblog import Line
 from echomq.app.lifecycle import Lifecycle
@@ -117,7 +119,8 @@ class Dispatch:
                 if (codec := job.mq.codecs.get(envelope.codec)) is None:
                     return self._patient(claimed, missing(envelope.codec, job.mq.codecs))
                 envelope = opened(envelope, codec)
-            args, kwargs = job.arguments.incoming(envelope.args, envelope.kwargs)
+            calls = None if envelope.takes is None else Filling(queue, claimed, job, envelope)
+            args, kwargs = ((), {}) if calls else job.arguments.incoming(envelope.args, envelope.kwargs)
         except EnvelopeError as error:
             return Bury(str(error))
         context = JobContext(job.mq, queue, claimed, envelope, current.get(None), self._life.state)
@@ -125,11 +128,13 @@ class Dispatch:
         around = Around(context, self._layers, needs, self._life.values, self.aside) if self._layers or needs else None
         run = self._run(claimed, job, envelope, context, around)
         if job.is_coroutine:
-            return run.awaited(args, kwargs)
+            return run.awaited(args, kwargs) if calls is None else calls.awaited(run.awaited)
         # The context of the loop at this moment, as `asyncio.to_thread` would hand it on.
         here = copy_context()
         return InThread(
-            lambda: here.run(self._call, run, args, kwargs), None if self._alone else run.timeout_ms, run.outlasted
+            lambda: here.run(self._call, run, args, kwargs, calls),
+            None if self._alone else run.timeout_ms,
+            run.outlasted,
         )
 
     async def _elsewhere(
@@ -164,7 +169,7 @@ class Dispatch:
         context: JobContext,
         around: Around | None,
     ) -> Run:
-        if job.defaults.follows and not self._alone:
+        if job.defaults.follows is not NONE and not self._alone:
             run: Run = FollowedRun(claimed, job, envelope, context, around, self.succession)
         else:
             run = Run(claimed, job, envelope, context, around)
@@ -176,10 +181,12 @@ class Dispatch:
         if isinstance(held, Held):
             held.run = line
 
-    def _call(self, run: Run, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+    def _call(
+        self, run: Run, args: tuple[object, ...], kwargs: dict[str, object], calls: Filling | None = None
+    ) -> object:
         self.in_threads.add(run)
         try:
-            return run.called(args, kwargs)
+            return run.called(args, kwargs) if calls is None else calls.called(run.called)
         finally:
             self.in_threads.discard(run)
 

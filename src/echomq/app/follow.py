@@ -65,15 +65,11 @@ Named: TypeAlias = "JobFunction[..., Any] | str | None"
 
 @dataclass(frozen=True, slots=True)
 class Followers:
-    """The names of the jobs that follow."""
+    """The names of the jobs that follow; `NONE` where there are none."""
 
     on_success: str | None = None
     on_failure: str | None = None
     on_dead: str | None = None
-
-    def __bool__(self) -> bool:
-        """Whether any job follows."""
-        return self != NONE
 
     def check(self, name: str, jobs: Mapping[str, JobFunction[..., Any]]) -> None:
         """`JobDefinitionError` for a follower of the job `name` that is none of `jobs`, or does not take what it is
@@ -107,7 +103,7 @@ def followers(name: str, on_success: Named, on_failure: Named, on_dead: Named) -
     found = Followers(_name("on_success", on_success), _name("on_failure", on_failure), _name("on_dead", on_dead))
     if name in (found.on_success, found.on_dead):
         raise JobDefinitionError(f"job {name!r} follows itself: that would go on for ever")
-    return found
+    return NONE if found == NONE else found
 
 
 def _name(word: str, given: Named) -> str | None:
