@@ -31,6 +31,7 @@ __all__ = [
     "JobContext",
     "Lane",
     "Middleware",
+    "Registered",
     "Registration",
     "Retry",
     "Schedule",
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from echomq.app.lanes import Lane
     from echomq.app.middleware import Middleware, Sending
     from echomq.app.options import Dedup
+    from echomq.app.registering import Registered
     from echomq.app.schedule import Schedule, ScheduleInfo
     from echomq.app.supervise import Supervisor
     from echomq.app.timing import CatchUp
@@ -122,6 +124,7 @@ else:
         "Lane": "echomq.app.lanes",
         "Middleware": "echomq.app.middleware",
         "Sending": "echomq.app.middleware",
+        "Registered": "echomq.app.registering",
         "Registration": "echomq.protocol.repeat",
         "Schedule": "echomq.app.schedule",
         "ScheduleInfo": "echomq.app.schedule",
