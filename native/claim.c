@@ -178,7 +178,7 @@ static void take(const struct queue *queue, struct claim *claim) {
     for (size_t i = 0; i < claim->count; i++) {
         struct job *job = claim->jobs + i;
         job->attempts++;
-        emq_done(RedisModule_Call(queue->ctx, "HSET", "!scccl", job->row, "state", "active", "attempts", job->attempts));
+        emq_set_active(queue, job->row, job->attempts);
         vector[length++] = deadline;
         vector[length++] = job->id;
         if (length == 2 * SLICE || i + 1 == claim->count) {

@@ -47,7 +47,7 @@ static void move(const struct queue *queue, const struct delay *call) {
     emq_done(RedisModule_Call(ctx, "ZREM", "!ss", call->active, call->id));
     emq_done(RedisModule_Call(ctx, "DEL", "!s", lock));
     emq_done(RedisModule_Call(ctx, "HDEL", "!sc", call->row, "lock"));
-    emq_done(RedisModule_Call(ctx, "HSET", "!scc", call->row, "state", "scheduled"));
+    emq_set_state(queue, call->row, emq_words.scheduled);
     emq_done(RedisModule_Call(ctx, "ZADD", "!sls", call->schedule, call->due, call->id));
     emq_free(queue, lock);
 }

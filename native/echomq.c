@@ -78,6 +78,7 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     RedisModule_SetModuleAttribs(ctx, "echomq", 1, REDISMODULE_APIVER_1);
     RedisModule_SetModuleOptions(ctx, REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD |
                                           (is_valkey(ctx) ? VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION : 0));
+    emq_make_words();
     for (size_t i = 0; i < sizeof COMMANDS / sizeof *COMMANDS; i++) {
         const struct command *command = COMMANDS + i;
         if (RedisModule_CreateCommand(ctx, command->name, command->run, command->flags, 2, command->keys + 1, 1) !=

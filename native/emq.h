@@ -65,9 +65,19 @@ void emq_wake_if_first(const struct queue *queue, RedisModuleString *schedule, c
 /* ceiling.c: the tokens that are due after `freed` jobs left hand (§7). */
 void emq_wake_freed(const struct queue *queue, long long freed);
 
-/* admit.c: whether an admission is a duplicate: it has a row, or a finished job's result still lives. */
+/* row.c: texts that are written over and over, made once. */
+struct words {
+    RedisModuleString *state, *attempts, *payload, *pending, *active, *scheduled, *zero, *token;
+};
+extern struct words emq_words;
+void emq_make_words(void);
+/* Sets fields of a row that is a hash. */
+void emq_set_state(const struct queue *queue, RedisModuleString *row, RedisModuleString *state);
+void emq_set_active(const struct queue *queue, RedisModuleString *row, long long attempts);
+/* Writes the row of a new job. */
+void emq_write_row(const struct queue *queue, RedisModuleString *row, RedisModuleString *state, RedisModuleString *payload);
+/* Whether an admission is a duplicate: the id has a row, or a finished job's result still lives. */
 bool emq_known(const struct queue *queue, RedisModuleString *row, struct text id);
-void emq_write_row(const struct queue *queue, RedisModuleString *row, const char *state, RedisModuleString *payload);
 
 /* One command a file. */
 int emq_schedule(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);

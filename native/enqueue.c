@@ -8,8 +8,8 @@ static int admit(const struct queue *queue, RedisModuleString *row, RedisModuleS
     if (emq_known(queue, row, emq_text(id))) return RedisModule_ReplyWithLongLong(queue->ctx, 0);
     if (!emq_fits(queue, pending, REDISMODULE_KEYTYPE_ZSET))
         return RedisModule_ReplyWithError(queue->ctx, EMQ_WRONGTYPE);
-    emq_done(RedisModule_Call(queue->ctx, "ZADD", "!scs", pending, "0", id));
-    emq_write_row(queue, row, "pending", payload);
+    emq_done(RedisModule_Call(queue->ctx, "ZADD", "!sss", pending, emq_words.zero, id));
+    emq_write_row(queue, row, emq_words.pending, payload);
     emq_wake(queue, 1);
     return RedisModule_ReplyWithLongLong(queue->ctx, 1);
 }

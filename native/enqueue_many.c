@@ -7,7 +7,7 @@
 enum { SLICE = 1000 };
 
 static void admit(const struct queue *queue, RedisModuleString *pending, RedisModuleString **jobs, int count) {
-    RedisModuleString *zero = RedisModule_CreateString(queue->ctx, "0", 1), *vector[2 * SLICE];
+    RedisModuleString *vector[2 * SLICE];
     size_t length = 0;
     long long admitted = 0;
     RedisModule_ReplyWithArray(queue->ctx, count);
@@ -16,8 +16,8 @@ static void admit(const struct queue *queue, RedisModuleString *pending, RedisMo
         RedisModuleString *row = emq_key(queue, "job:", emq_text(id), "");
         bool known = emq_known(queue, row, emq_text(id));
         if (!known) {
-            emq_write_row(queue, row, "pending", jobs[2 * i + 1]);
-            vector[length++] = zero;
+            emq_write_row(queue, row, emq_words.pending, jobs[2 * i + 1]);
+            vector[length++] = emq_words.zero;
             vector[length++] = id;
             admitted++;
         }
@@ -28,7 +28,6 @@ static void admit(const struct queue *queue, RedisModuleString *pending, RedisMo
             length = 0;
         }
     }
-    emq_free(queue, zero);
     emq_wake(queue, admitted);
 }
 

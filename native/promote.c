@@ -58,22 +58,20 @@ static void read_rows(const struct queue *queue, struct batch *batch) {
 
 static void move(const struct queue *queue, RedisModuleString *schedule, RedisModuleString *pending,
                  const struct batch *batch) {
-    RedisModuleString *zero = RedisModule_CreateString(queue->ctx, "0", 1), *vector[2 * SLICE];
+    RedisModuleString *vector[2 * SLICE];
     for (size_t first = 0; first < batch->count; first += SLICE) {
         size_t last = batch->count - first < SLICE ? batch->count : first + SLICE, length = 0;
         for (size_t i = first; i < last; i++) {
             if (!batch->rows[i]) continue;
-            vector[length++] = zero;
+            vector[length++] = emq_words.zero;
             vector[length++] = batch->ids[i];
         }
         if (length) emq_done(RedisModule_Call(queue->ctx, "ZADD", "!sv", pending, vector, length));
         emq_done(RedisModule_Call(queue->ctx, "ZREM", "!sv", schedule, batch->ids + first, last - first));
         for (size_t i = first; i < last; i++) {
-            if (batch->rows[i])
-                emq_done(RedisModule_Call(queue->ctx, "HSET", "!scc", batch->rows[i], "state", "pending"));
+            if (batch->rows[i]) emq_set_state(queue, batch->rows[i], emq_words.pending);
         }
     }
-    emq_free(queue, zero);
 }
 
 static void promote(const struct queue *queue, RedisModuleString *schedule, RedisModuleString *pending, long long most) {

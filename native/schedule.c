@@ -14,7 +14,7 @@ static int admit(const struct queue *queue, RedisModuleString **argv, long long 
         RedisModule_ReplyWithError(queue->ctx, EMQ_WRONGTYPE);
     } else {
         emq_done(RedisModule_Call(queue->ctx, "ZADD", "!sls", schedule, due, id));
-        emq_write_row(queue, row, "scheduled", argv[5]);
+        emq_write_row(queue, row, emq_words.scheduled, argv[5]);
         emq_wake_if_first(queue, schedule, id);
         RedisModule_ReplyWithLongLong(queue->ctx, 1);
     }

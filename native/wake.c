@@ -13,12 +13,11 @@ void emq_wake(const struct queue *queue, long long n) {
     int type = emq_type(queue, wake, &length);
     bool fits = type == REDISMODULE_KEYTYPE_LIST || type == REDISMODULE_KEYTYPE_EMPTY;
     if (fits && length < MOST) {
-        RedisModuleString *token = RedisModule_CreateString(queue->ctx, "1", 1), *tokens[MOST];
+        RedisModuleString *tokens[MOST];
         size_t count = MOST - length;
         if ((unsigned long long)n < count) count = (size_t)n;
-        for (size_t i = 0; i < count; i++) tokens[i] = token;
+        for (size_t i = 0; i < count; i++) tokens[i] = emq_words.token;
         emq_done(RedisModule_Call(queue->ctx, "LPUSH", "!sv", wake, tokens, count));
-        emq_free(queue, token);
     }
     emq_free(queue, wake);
 }
