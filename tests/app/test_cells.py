@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -14,7 +15,9 @@ from typing import Any
 import pytest
 
 from echomq import EchoMQ, InvalidInputError, Worker, admin, errors, jobs, metrics
-from echomq.protocol.replies import Counts, State
+from echomq.app.address import Address
+from echomq.app.pool import Pool
+from echomq.protocol.replies import Claimed, Counts, State
 from support.embedded import alive
 from support.program import Process
 from support.servers import Server, wait_until
@@ -55,6 +58,13 @@ def dies(how: str) -> None:
 def sleeps(seconds: float) -> None:
     (here / "asleep").write_text(str(os.getpid()))
     time.sleep(seconds)
+
+@mq.job(name="notices", process=True, max_attempts=1)
+def notices() -> str:
+    (here / "asleep").write_text(str(os.getpid()))
+    while not current_job().cancelled:
+        time.sleep(0.01)
+    return "noticed"
 
 @mq.job(name="limited", process=True, max_attempts=1, timeout=timedelta(milliseconds=200))
 def limited() -> None:
@@ -200,6 +210,40 @@ def test_the_processes_die_with_their_worker(tasks: ModuleType, tmp_path: Path, 
         wait_until(lambda: not alive(int(asleep.read_text())), what="the end of the job")
     finally:
         worker.close()
+
+
+async def test_one_that_is_told_to_end_may_still_be_done(tasks: ModuleType, tmp_path: Path) -> None:
+    job = await tasks.notices.aenqueue()
+    worker = Worker(tasks.mq, grace=timedelta(0))
+    serving = asyncio.ensure_future(worker.serve())
+    while not (tmp_path / "asleep").exists():
+        await asyncio.sleep(0.01)
+    worker.stop()
+    await serving
+    assert await job.result(timedelta(seconds=20)) == "noticed"
+    await tasks.mq.aclose()
+
+
+async def test_what_is_killed_to_be_handed_back_has_not_died_by_itself(tasks: ModuleType, tmp_path: Path) -> None:
+    job = await tasks.sleeps.aenqueue(60)
+    row = await tasks.mq.arun(metrics.row(job.queue, job.id))
+    pool = Pool(Address(f"{tasks.__name__}:mq"), 1, lambda cell: False)
+    running = asyncio.ensure_future(
+        pool.run(job.queue, Claimed(job.id, row["payload"], 1, 0, 0), fresh=False, limit_s=None)
+    )
+    asleep = tmp_path / "asleep"
+    while not (asleep.exists() and asleep.read_text()):
+        await asyncio.sleep(0.01)
+    pool.kill()
+    while alive(int(asleep.read_text())):
+        await asyncio.sleep(0.01)
+    done, _ = await asyncio.wait((running,), timeout=0.5)
+    assert not done, "it waits to be cancelled"
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await pool.close()
+    await tasks.mq.aclose()
 
 
 def test_whoever_tells_all_processes_to_end_costs_no_job_anything(

@@ -151,7 +151,7 @@ class Cell:
         if not reading.done():
             # What it has said before it died may still be on its way. A child of its own may hold the line open.
             await asyncio.wait((reading,), timeout=_LAST_WORDS_S)
-        if reading.done() and (answer := reading.result()) is not None:
+        if reading.done() and not reading.cancelled() and (answer := reading.result()) is not None:
             self._reading = None
             return answer
         self.kill()  # it has cut its line, and cannot be spoken to
