@@ -19,7 +19,7 @@ import msgspec
 
 from echomq.app.depends import injected, signature_of
 from echomq.app.errors import EnvelopeError, JobDefinitionError, SerializationError
-from echomq.app.plain import altered, dec_hook, encode_value, is_loose, not_finite, reason
+from echomq.app.plain import HOLE, altered, dec_hook, encode_value, is_loose, not_finite, reason
 from echomq.app.text import cut
 
 _EMPTY: Final = inspect.Parameter.empty
@@ -158,6 +158,8 @@ class Arguments:
                     yield from ((key, parameter, item) for key, item in value.items())
 
     def _check(self, name: str, parameter: Parameter, value: object) -> None:
+        if value is HOLE:
+            return
         if parameter.convert is None and type(value) in _EXACT:
             return
         if parameter.loose and (why := altered(value)):

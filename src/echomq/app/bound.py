@@ -24,6 +24,8 @@ class Bound(msgspec.Struct, Generic[R_co], frozen=True):
     options: Options
     encoded: bytes
     """Its envelope, but for what depends on when it is sent."""
+    takes: tuple[tuple[int | str, str], ...] = ()
+    """The arguments that its children will know, by place or by name: such a call goes only into a flow."""
 
     @property
     def queue(self) -> str:

@@ -18,6 +18,7 @@ from echomq.protocol.call import Call
 if TYPE_CHECKING:
     from echomq.app.echomq import EchoMQ
     from echomq.app.envelope import Envelope
+    from echomq.app.holes import Child
     from echomq.protocol.replies import Claimed
     from echomq.runtime.cancel import CancelToken
 
@@ -166,6 +167,22 @@ class JobContext:
         """Raises `Cancelled` when the job is to end. To be called now and then by a plain function that runs long."""
         if (reason := self.reason) is not None:
             raise Cancelled(reason)
+
+    def children(self) -> tuple[Child, ...]:
+        """The jobs that it has waited for, in the order they were given; none when it is no flow's parent.
+
+        Raises what a verb raises, and `ResultError` for a result that cannot be read (protocol §8).
+        """
+        from echomq.app import holes
+
+        self._mq.warn_on_a_loop("children")
+        return holes.children(*self._mq.run(holes.read(self.queue, self.id)), self._mq.codecs)
+
+    async def achildren(self) -> tuple[Child, ...]:
+        """`children`, awaited."""
+        from echomq.app import holes
+
+        return holes.children(*await self._mq.arun(holes.read(self.queue, self.id)), self._mq.codecs)
 
     def progress(self, value: float | str) -> None:
         """Says how far it is, in a number or in words: kept with the job while it lives, and published."""

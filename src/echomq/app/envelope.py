@@ -41,6 +41,8 @@ class Envelope(msgspec.Struct, frozen=True):
     on_dead: Any = None
     at_ms: Any = None
     delay_ms: Any = None
+    takes: Any = None
+    """The arguments that are the results of children (`echomq.app.holes`)."""
 
 
 class _Body(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from echomq.app.envelope import NOTHING
 from echomq.app.errors import JobDefinitionError
 from echomq.app.handles import Job
 from echomq.app.options import PLAIN, Options, OptionWords, When
+from echomq.app.plain import Promised
 from echomq.app.recurrence import Recurrence
 from echomq.app.returns import Returns
 from echomq.app.times import Span, instant_ms, span_ms
@@ -28,6 +29,7 @@ from echomq.protocol.replies import Admission
 
 if TYPE_CHECKING:
     from echomq.app.echomq import EchoMQ
+    from echomq.app.holes import Holes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,10 +69,14 @@ class TimedJob(Generic[P, R]):
         """
         job = self._job
         options = job.stamped(self._options)
-        encoded = job.encoded(args, kwargs, options)
+        found: Holes = []
+        if any(isinstance(value, Promised) for value in args) or any(isinstance(v, Promised) for v in kwargs.values()):
+            encoded, found = job.promised(args, kwargs, options)
+        else:
+            encoded = job.encoded(args, kwargs, options)
         if options.queue is not None:
             job.mq.warn_if_undeclared(options.queue)
-        return Bound(job, options, encoded)
+        return Bound(job, options, encoded, tuple(found))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Sends the job and waits until the server has it.
@@ -212,6 +218,16 @@ class JobFunction(BoundJob[P, R]):
         """The envelope of one call, but for what depends on when it is sent."""
         mq, more = self.mq, NOTHING if options is PLAIN else options.members()
         return envelope.encode(self.arguments, args, kwargs, more, codec=mq.codecs.first, max_bytes=mq.max_payload)
+
+    def promised(self, args: tuple[object, ...], kwargs: dict[str, object], options: Options) -> tuple[bytes, Holes]:
+        """The envelope of a call of which the children will know arguments, and which these are."""
+        from echomq.app.holes import holes
+
+        mq = self.mq
+        places, words, found = holes(args, kwargs)
+        more = {**options.members(), "takes": found}
+        codec, most = mq.codecs.first, mq.max_payload
+        return envelope.encode(self.arguments, places, words, more, codec=codec, max_bytes=most), found
 
 
 class PlainJob(JobFunction[P, R]):

@@ -101,10 +101,28 @@ def _looked_into(value: object) -> object:
     return cast("_Model", value).model_dump() if is_model(type(value)) else enc_hook(value)
 
 
+class Promised:
+    """The place of an argument that is not known yet (`echomq.app.holes`)."""
+
+    __slots__ = ()
+
+
+class _Hole:
+    __slots__ = ()
+
+
+HOLE: Final = _Hole()
+"""What lies in a call where such an argument is to be: null, until it is known."""
+
+
 def enc_hook(value: object) -> object:
     """What msgspec does not know: paths travel as text, pydantic's models as the JSON that they make of themselves."""
     if isinstance(value, PurePath):
         return str(value)
+    if value is HOLE:
+        return None
+    if isinstance(value, Promised):
+        raise TypeError(f"{value!r} is known only in a flow, and only as a whole argument: see flow() and chain()")
     kind: type[object] = type(value)
     if is_model(kind):
         return msgspec.Raw(cast("_Model", value).model_dump_json(by_alias=True, round_trip=True).encode())
@@ -115,6 +133,8 @@ def dec_hook(kind: type[object], value: object) -> object:
     """The way back, by the annotation `kind`."""
     if issubclass(kind, PurePath) and isinstance(value, str):
         return kind(value)
+    if kind is object:
+        return value
     if is_model(kind):
         # As JSON, not as values: in strict mode a model takes a text for a date from nowhere else.
         return cast("type[_Model]", kind).model_validate_json(encode_value(value))

@@ -296,6 +296,8 @@ class Shipment:
             )
         if bound.job.mq is not self._mq:
             raise InvalidInputError(f"{bound!r} belongs to another EchoMQ: send it with that one's enqueue_many")
+        if bound.takes:
+            raise InvalidInputError(f"{bound!r} takes the results of children: put it into a flow or a chain")
         return bound.payload
 
     def _error(self, why: str) -> EnqueueManyError:
