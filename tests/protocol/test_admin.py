@@ -1,4 +1,4 @@
-"""The operator's verbs (protocol §7): payload, progress, logs, removal, another life, drain, obliterate, looking."""
+"""The operator's verbs (protocol §7): payload, progress, logs, another life, looking, and what they refuse."""
 
 from __future__ import annotations
 
@@ -9,65 +9,15 @@ from typing import Any
 import pytest
 
 from echomq.identity.errors import IdError
-from echomq.protocol import admin, admission, flows, jobs, lanes, metrics, repeat, workers
+from echomq.protocol import admin, flows, jobs, lanes, metrics, workers
 from echomq.protocol.call import Call
-from echomq.protocol.errors import InvalidInputError, LockedError, StateError
-from echomq.protocol.flows import Node
+from echomq.protocol.errors import InvalidInputError, StateError
 from echomq.protocol.replies import Counts, State
+from support.placing import PLACES, A, dead, enqueue, full, in_hand, in_lane, later
 from support.runner import Runner, Scene
-from support.servers import Server, wait_until
+from support.servers import Server
 
 JOB_ID = "JOB0NgWEfAEJfs"
-HOUR = 3_600_000
-A = lanes.lane_id("a")
-
-
-def enqueue(scene: Scene, count: int = 1) -> list[str]:
-    ids = scene.minter.mint_many(count)
-    scene.run(jobs.enqueue_many(scene.queue, [(i, b"p") for i in ids]))
-    return ids
-
-
-def in_hand(scene: Scene) -> str:
-    (job_id,) = enqueue(scene)
-    while (job := scene.run(jobs.claim(scene.queue))) is None or job.id != job_id:
-        assert job is not None
-    return job_id
-
-
-def dead(scene: Scene, error: str = "boom") -> str:
-    job_id = in_hand(scene)
-    scene.run(jobs.retry(scene.queue, job_id, 1, delay_ms=0, max_attempts=1, error=error))
-    return job_id
-
-
-def later(scene: Scene) -> str:
-    job_id = scene.mint()
-    scene.run(jobs.enqueue_in(scene.queue, job_id, b"p", delay_ms=HOUR))
-    return job_id
-
-
-def in_lane(scene: Scene, group: str = A) -> str:
-    job_id = scene.mint()
-    scene.run(lanes.enqueue(scene.queue, job_id, b"p", group))
-    return job_id
-
-
-def held(scene: Scene) -> str:
-    root = Node(scene.queue, scene.mint(), b"p", (Node(scene.queue, scene.mint(), b"c"),))
-    scene.finish(flows.add(root))
-    return root.id
-
-
-PLACES: dict[str, Callable[[Scene], str]] = {
-    "pending": lambda scene: enqueue(scene)[0],
-    "lane": in_lane,
-    "active": in_hand,
-    "schedule": later,
-    "dead": dead,
-    "held": held,
-}
-
 
 # Payload, progress, logs
 
@@ -147,86 +97,6 @@ def test_a_number_of_lines_that_is_none(keep: Any) -> None:
         admin.add_log("q", JOB_ID, "line", keep=keep)
 
 
-# Removal
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_a_job_is_removed_wherever_it_lies_with_all_that_is_its(scene: Scene, place: str) -> None:
-    job_id = PLACES[place](scene)
-    scene.run(admin.add_log(scene.queue, job_id, "line"))
-    assert scene.run(admin.remove_job(scene.queue, job_id)) is True
-    assert not [key for key in scene.dump() if job_id.encode() in key]
-    assert scene.places(job_id) == []
-    assert scene.run(admin.remove_job(scene.queue, job_id)) is False
-
-
-def test_a_holder_finds_a_removed_job_gone(scene: Scene) -> None:
-    job_id = in_hand(scene)
-    scene.run(admin.remove_job(scene.queue, job_id))
-    assert scene.run(jobs.complete(scene.queue, job_id, 1)).value == "gone"
-    assert scene.run(metrics.counts(scene.queue)) == Counts(0, 0, 0, 0, 0, 0)
-
-
-@pytest.mark.parametrize("place", ["pending", "active", "schedule", "dead"])
-def test_a_ghost_is_dropped_by_its_removal(scene: Scene, place: str) -> None:
-    ghost = scene.ghost(place, 5 if place in ("active", "schedule") else 0)
-    assert scene.run(admin.remove_job(scene.queue, ghost)) is False
-    assert scene.places(ghost) == []
-
-
-def knows_field_ttl(scene: Scene) -> bool:
-    names = scene.execute("COMMAND", "INFO", "HPEXPIRE")
-    return bool(names) and names[0] is not None
-
-
-@pytest.mark.parametrize("field", [False, True])
-def test_a_job_that_its_worker_keeps_is_not_removed_until_the_marker_ends(scene: Scene, field: bool) -> None:
-    job_id = in_hand(scene)
-    scene.run(workers.keep(scene.queue, [(job_id, 1)], lease_ms=HOUR, field=field))
-    refusal = scene.refusal(admin.remove_job(scene.queue, job_id))
-    assert isinstance(refusal, LockedError)
-    assert refusal.reply == "EMQLOCK job is locked"
-    scene.run(workers.keep(scene.queue, [(job_id, 1)], lease_ms=20, field=field))
-    wait_until(lambda: scene.outcome(admin.remove_job(scene.queue, job_id)) is True)
-
-
-def test_the_lock_field_counts_where_the_server_can_end_it(scene: Scene) -> None:
-    job_id = in_hand(scene)
-    scene.run(workers.keep(scene.queue, [(job_id, 1)], lease_ms=HOUR, field=True))
-    if knows_field_ttl(scene):
-        (ttl,) = scene.execute("HPTTL", scene.keys.job(job_id), "FIELDS", 1, "lock")
-        assert 2 * HOUR - 10_000 < ttl <= 2 * HOUR
-        assert scene.row(job_id)[b"lock"] == b"1"
-        scene.execute("DEL", scene.keys.job(job_id) + ":lock")
-        assert isinstance(scene.refusal(admin.remove_job(scene.queue, job_id)), LockedError)
-    else:
-        assert b"lock" not in scene.row(job_id)
-        scene.execute("DEL", scene.keys.job(job_id) + ":lock")
-        scene.execute("HSET", scene.keys.job(job_id), "lock", "1")
-        assert scene.run(admin.remove_job(scene.queue, job_id)) is True
-
-
-ENDS_OF_HOLD: dict[str, Callable[[Scene, str], Any]] = {
-    "release": lambda scene, job_id: scene.run(jobs.release(scene.queue, job_id, 1)),
-    "delay": lambda scene, job_id: scene.run(jobs.delay(scene.queue, job_id, 1, delay_ms=HOUR)),
-    "retry": lambda scene, job_id: scene.run(
-        jobs.retry(scene.queue, job_id, 1, delay_ms=HOUR, max_attempts=9, error="e")
-    ),
-    "bury": lambda scene, job_id: scene.run(jobs.retry(scene.queue, job_id, 1, delay_ms=0, max_attempts=1, error="e")),
-    "sweep": lambda scene, job_id: (scene.lapse(job_id), scene.run(jobs.sweep(scene.queue, max_stalled=5))),
-    "reap": lambda scene, job_id: (scene.lapse(job_id), scene.run(jobs.reap(scene.queue))),
-}
-
-
-@pytest.mark.parametrize("end", ENDS_OF_HOLD)
-def test_the_lock_ends_with_the_hold(scene: Scene, end: str) -> None:
-    job_id = in_hand(scene)
-    scene.run(workers.keep(scene.queue, [(job_id, 1)], lease_ms=HOUR, field=True))
-    ENDS_OF_HOLD[end](scene, job_id)
-    assert b"lock" not in scene.row(job_id)
-    assert scene.run(admin.remove_job(scene.queue, job_id)) is True
-
-
 # Another life
 
 
@@ -267,173 +137,6 @@ def test_only_a_dead_job_gets_another_life(scene: Scene, place: str) -> None:
     refusal = scene.refusal(admin.reprocess_job(scene.queue, PLACES[place](scene)))
     assert isinstance(refusal, StateError)
     assert refusal.reply == "EMQSTATE not dead"
-
-
-# Drain
-
-
-def test_a_drain_takes_flat_waiting_jobs_and_nothing_else(scene: Scene) -> None:
-    kept = [in_hand(scene), dead(scene), in_lane(scene), later(scene), held(scene)]
-    gone = enqueue(scene, 3)
-    scene.run(admin.add_log(scene.queue, gone[0], "line"))
-    scene.run(repeat.register(scene.queue, "r", every_ms=5, template=b"t", first_run_ms=HOUR))
-    child = scene.snapshot().places["pending"].keys() - set(gone)
-    assert len(child) == 1
-    scene.run(admin.remove_job(scene.queue, *child))
-    assert scene.finish(admin.drain(scene.queue)) == 3
-    assert {scene.run(metrics.state(scene.queue, i)) for i in gone} == {State.ABSENT}
-    assert State.ABSENT not in {scene.run(metrics.state(scene.queue, i)) for i in kept}
-    assert not [key for key in scene.dump() if gone[0].encode() in key]
-    assert scene.run(repeat.count(scene.queue)) == 1
-
-
-def test_a_drain_takes_scheduled_jobs_when_asked(scene: Scene) -> None:
-    waiting, (now,) = [later(scene) for _ in range(3)], enqueue(scene)
-    assert scene.finish(admin.drain(scene.queue, scheduled=True)) == 4
-    assert {scene.run(metrics.state(scene.queue, i)) for i in (*waiting, now)} == {State.ABSENT}
-
-
-@pytest.mark.parametrize("count", [6, 7, 8])
-def test_a_drain_goes_in_steps(scene: Scene, count: int) -> None:
-    enqueue(scene, count - 2)
-    later(scene)
-    later(scene)
-    step = next(admin.drain(scene.queue, scheduled=True, budget=3))
-    assert scene.run(step) == 3
-    assert scene.finish(admin.drain(scene.queue, scheduled=True, budget=3)) == count - 3
-
-
-def test_a_parent_that_a_drained_child_releases_is_drained_with_it(scene: Scene) -> None:
-    children = tuple(Node(scene.queue, scene.mint(), b"c", on_death=flows.OnDeath.IGNORE) for _ in range(3))
-    scene.finish(flows.add(Node(scene.queue, scene.mint(), b"p", children)))
-    assert scene.finish(admin.drain(scene.queue, budget=3)) == 4
-    assert [key for key in scene.dump() if b":job:" in key] == []
-
-
-def test_a_parent_that_a_child_on_the_schedule_releases_is_drained_with_it(scene: Scene) -> None:
-    child = Node(scene.queue, scene.mint(), b"c", on_death=flows.OnDeath.IGNORE)
-    scene.finish(flows.add(Node(scene.queue, scene.mint(), b"p", (child,))))
-    scene.run(jobs.claim(scene.queue))
-    scene.run(jobs.delay(scene.queue, child.id, 1, delay_ms=HOUR))
-    assert scene.finish(admin.drain(scene.queue, scheduled=True)) == 2
-    assert [key for key in scene.dump() if b":job:" in key] == []
-
-
-# Obliterate
-
-
-def full(scene: Scene) -> None:
-    """Everything that a queue can hold, in every place."""
-    q = scene.queue
-    for place in PLACES.values():
-        place(scene)
-    for n in range(4):
-        group = lanes.lane_id(f"lane {n}")
-        scene.run(admission.admit(q, scene.mint(), b"p", group=group, lane_text=f"lane {n}"))
-        scene.run(
-            (lanes.pause(q, group), lanes.limit(q, group, 1), lanes.weight(q, group, 2), lanes.depth(q, group))[n]
-        )
-    done = in_hand(scene)
-    scene.run(jobs.complete(q, done, 1, result=b"r", result_ttl_ms=HOUR))
-    sent = scene.run(admission.admit(q, scene.mint(), b"p", dedup=admission.Dedup("k")))
-    scene.execute("SET", f"{scene.keys.base}de:orphan", scene.mint())
-    scene.run(admin.add_log(q, sent.id, "line"))
-    away = Node(q, scene.mint(), b"p", (Node("elsewhere", scene.mint(), b"c"),))
-    scene.finish(flows.add(away))
-    scene.execute("DEL", *(key for key in scene.execute("KEYS", "emq:{elsewhere}:*")))
-    near = Node(q, scene.mint(), b"p", (Node(q, scene.mint(), b"c", (Node(q, scene.mint(), b"c"),)),))
-    scene.finish(flows.add(near))
-    finished = Node(q, scene.mint(), b"p", (Node(q, scene.mint(), b"c"),))
-    scene.finish(flows.add(finished))
-    scene.run(repeat.register(q, "r", every_ms=5, template=b"t", first_run_ms=HOUR))
-    scene.execute("RPUSH", scene.keys.outbox, "x", "y")
-    scene.run(flows.reject(q, b"x"))
-    scene.run(workers.beat(q, "w", b"{}"))
-    claims = scene.run(jobs.claim_many(q, 99)).jobs
-    for job in claims:
-        if job.id == finished.children[0].id:
-            scene.run(jobs.complete(q, job.id, job.token))
-    parent = scene.run(jobs.claim(q))
-    assert parent is not None
-    scene.run(jobs.complete(q, parent.id, 1))
-    scene.run(admin.set_rate(q, 5, period_ms=HOUR))
-    enqueue(scene, 2)
-    scene.run(jobs.claim(q))
-
-
-def test_obliterate_leaves_no_key(scene: Scene) -> None:
-    full(scene)
-    scene.execute("XADD", f"{scene.keys.base}stream:theirs", "*", "a", "b")
-    (bystander,) = enqueue(Scene(scene.runner, scene.queue + "2"))
-    scene.run(admin.pause_queue(scene.queue))
-    for budget in (3, 1_000):
-        scene.finish(admin.obliterate(scene.queue, force=True, budget=budget))
-        names = sorted(scene.execute("KEYS", f"{scene.keys.base}*"))
-        assert names == [f"{scene.keys.base}stream:theirs".encode()]
-        full(scene)
-        scene.run(admin.pause_queue(scene.queue))
-    scene.finish(admin.obliterate(scene.queue, force=True))
-    assert scene.run(metrics.state(scene.queue + "2", bystander)) is State.PENDING
-
-
-def test_what_can_be_reached_goes_without_a_walk_of_the_servers_keys(scene: Scene) -> None:
-    full(scene)
-    scene.run(admin.pause_queue(scene.queue))
-    scene.finish(admin.obliterate(scene.queue, force=True, unreachable=False))
-    left = [key.removeprefix(scene.keys.base.encode()).decode() for key in scene.dump()]
-    held_elsewhere = [name for name in left if name.endswith(":dependencies")]
-    assert all(
-        name.endswith((":result", ":processed", ":dependencies", "de:orphan")) or len(name) == 18 for name in left
-    )
-    assert len(held_elsewhere) == 2
-    scene.run(admin.pause_queue(scene.queue))
-    scene.finish(admin.obliterate(scene.queue))
-    assert scene.dump() == {}
-
-
-def test_obliterate_is_refused_on_a_live_queue(scene: Scene) -> None:
-    job_id = in_hand(scene)
-    refusal = scene.refusal(next(admin.obliterate(scene.queue, force=True)))
-    assert (type(refusal), refusal.reply) == (StateError, "EMQSTATE not paused")
-    scene.run(admin.pause_queue(scene.queue))
-    refusal = scene.refusal(next(admin.obliterate(scene.queue)))
-    assert (type(refusal), refusal.reply) == (StateError, "EMQSTATE active jobs present")
-    with pytest.raises(StateError, match="active jobs present"):
-        scene.finish(admin.obliterate(scene.queue, unreachable=False))
-    scene.run(jobs.complete(scene.queue, job_id, 1))
-    scene.finish(admin.obliterate(scene.queue))
-    assert scene.dump() == {}
-
-
-def test_a_queue_that_is_resumed_half_way_is_left_alone(scene: Scene) -> None:
-    enqueue(scene, 20)
-    scene.run(admin.pause_queue(scene.queue))
-    plan = admin.obliterate(scene.queue, budget=5)
-    call = next(plan)
-    assert scene.run(call) == 1
-    scene.run(admin.resume_queue(scene.queue))
-    with pytest.raises(StateError, match="not paused"):
-        scene.finish(plan)
-    assert scene.run(jobs.pending_size(scene.queue)) == 15
-
-
-def test_one_call_of_obliterate_is_bounded(scene: Scene) -> None:
-    enqueue(scene, 30)
-    scene.run(admin.pause_queue(scene.queue))
-    step = next(admin.obliterate(scene.queue, budget=7))
-    left = []
-    while scene.run(step):
-        left.append(scene.run(jobs.pending_size(scene.queue)))
-    assert left == [23, 16, 9, 2]
-    assert scene.run(admin.is_paused(scene.queue)) is True
-    scene.run(admin.resume_queue(scene.queue))
-
-
-@pytest.mark.parametrize("budget", [0, -1, 100_001, 1.5, "5", True])
-def test_a_budget_that_is_none(budget: Any) -> None:
-    for build in (admin.drain, admin.obliterate, admin.retain):
-        with pytest.raises(InvalidInputError, match="budget"):
-            build("q", budget=budget)  # type: ignore[operator]
 
 
 # Looking

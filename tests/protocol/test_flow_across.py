@@ -14,8 +14,6 @@ from echomq.protocol.replies import Admission, State
 from support.flowing import add, add_in_part, claimed, deliver, die, everything, finish, node, state
 from support.runner import Scene
 
-# Adding again
-
 
 def test_adding_again_at_any_time_runs_nothing_again(scene: Scene, other: Scene) -> None:
     leaves = [node(other), node(other), node(scene)]

@@ -8,8 +8,6 @@ from echomq.protocol.replies import Admission, State
 from support.flowing import SUBKEYS, add, claimed, complete, die, everything, node, state, waits_for
 from support.runner import Scene
 
-# Adding again
-
 
 def again_changes_nothing(scene: Scene, root: Node) -> None:
     before = everything(scene)

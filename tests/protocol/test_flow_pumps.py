@@ -22,8 +22,6 @@ from support.flowing import claimed, die, node
 from support.runner import Scene
 from support.servers import Server
 
-# Pumps
-
 
 def thousand(scene: Scene, other: Scene) -> tuple[list[Node], set[str], set[str]]:
     """A hundred parents of ten children each, all of which have ended; the parents to be released, and to die."""

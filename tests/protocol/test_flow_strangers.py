@@ -7,45 +7,18 @@ from typing import Any
 
 import pytest
 
-from echomq.protocol import admin, audit, flows, jobs, lanes
+from echomq.protocol import admin, audit, flows, jobs
 from echomq.protocol.audit import Breach
 from echomq.protocol.errors import StateError
 from echomq.protocol.flows import Node
 from echomq.protocol.replies import Admission, State
 from support.flowing import add, add_in_part, beside, claimed, complete, deliver, die, everything, finish, node, state
+from support.placing import HOUR, dead, enqueue, held, in_hand, in_lane, later
 from support.runner import Scene
-
-HOUR = 3_600_000
 
 
 def pending(scene: Scene) -> str:
-    job_id = scene.mint()
-    scene.run(jobs.enqueue(scene.queue, job_id, b"alone"))
-    return job_id
-
-
-def scheduled(scene: Scene) -> str:
-    job_id = scene.mint()
-    scene.run(jobs.enqueue_in(scene.queue, job_id, b"alone", delay_ms=HOUR))
-    return job_id
-
-
-def in_a_lane(scene: Scene) -> str:
-    job_id = scene.mint()
-    scene.run(lanes.enqueue(scene.queue, job_id, b"alone", lanes.lane_id("a")))
-    return job_id
-
-
-def active(scene: Scene) -> str:
-    job_id = pending(scene)
-    claimed(scene)
-    return job_id
-
-
-def dead(scene: Scene) -> str:
-    job_id = active(scene)
-    die(scene, Node(scene.queue, job_id, b""))
-    return job_id
+    return enqueue(scene)[0]
 
 
 def of_another_parent(scene: Scene) -> str:
@@ -68,22 +41,16 @@ def of_a_parent_in_another_queue(scene: Scene) -> str:
     return child.id
 
 
-def a_held_parent(scene: Scene) -> str:
-    root = node(scene, node(scene))
-    add(scene, root)
-    return root.id
-
-
 OTHERS: list[Callable[[Scene], str]] = [
     pending,
-    scheduled,
-    in_a_lane,
-    active,
+    later,
+    in_lane,
+    in_hand,
     dead,
     of_another_parent,
     dead_of_another_parent,
     of_a_parent_in_another_queue,
-    a_held_parent,
+    held,
 ]
 
 

@@ -6,12 +6,17 @@ import asyncio
 import json
 import os
 import socket
+from contextlib import AsyncExitStack
+
+import pytest
 
 from echomq import __version__
+from echomq.protocol import admin
 from echomq.protocol.replies import Claimed
-from echomq.runtime import identity
+from echomq.runtime import Metronome, identity
 from echomq.runtime.legs import Legs
 from echomq.runtime.presence import Presence
+from echomq.wire import aconnect
 from support.desk import Desk, until
 
 MINUTE = 60_000
@@ -66,6 +71,39 @@ async def test_consumers_of_one_worker_share_a_name(desk: Desk) -> None:
         assert name == who.name
         assert info["queues"] == [desk.queue, "other"]
     assert identity(("q",)).name != identity(("q",)).name
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+async def test_it_registers_again_at_its_next_beat_when_its_queue_is_obliterated(desk: Desk, pooled: bool) -> None:
+    async with AsyncExitStack() as stack:
+        conn = await stack.enter_async_context(aconnect(desk.server.url))
+        if pooled:
+            metronome = Metronome(desk.dial, desk.queue, beat_ms=20)
+            await stack.enter_async_context(metronome)
+            beats = metronome.beats
+            await stack.enter_async_context(desk.consuming(metronome=metronome, beat_ms=20))
+        else:
+            beats = (await stack.enter_async_context(desk.consuming(beat_ms=20))).beats
+        await until(lambda: [info["concurrency"] for info in known(desk).values()] == [1])
+        (name,) = known(desk)
+        await beats.reach(beats.count + 2)  # it has nothing to say for seconds
+        said = desk.calls()["zadd"]
+        await beats.reach(beats.count + 5)
+        assert desk.calls()["zadd"] == said
+        await conn.run(admin.pause_queue(desk.queue))
+        await conn.run(admin.obliterate(desk.queue, force=True))
+        await beats.reach(beats.count + 2)
+        await until(lambda: list(known(desk)) == [name], seconds=2)
+    assert known(desk) == {}
+
+
+async def test_a_registry_that_is_none_is_not_written_to_at_every_beat(desk: Desk) -> None:
+    desk.raw.execute("SET", desk.key("workers"), "no sorted set")
+    async with desk.consuming(beat_ms=20) as consumer:
+        await consumer.beats.reach(5)
+        desk.enqueue()
+        await until(lambda: desk.seen)
+    desk.raw.execute("DEL", desk.key("workers"))
 
 
 def test_it_says_so_about_every_five_seconds() -> None:

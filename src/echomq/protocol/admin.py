@@ -151,7 +151,8 @@ def obliterate(queue: str, *, force: bool = False, budget: int = 1_000, unreacha
 
     `budget` bounds one call. `unreachable` also walks the server's keys (SCAN) for what no set of the queue names:
     held parents whose children lie elsewhere, the guards of finished ones, kept results, orphan deduplication keys.
-    The pause goes last, so that a plan that was cut short can be run again.
+    The pause goes last, so that a plan that was cut short can be run again. Workers that live register again at their
+    next beat.
     """
     k = keys(queue)
     use = "force" if force else ""

@@ -374,17 +374,21 @@ def reap(queue: str) -> Call[int]:
 
 
 def _swept(reply: Reply) -> Sweep:
-    recovered, dead = as_list(reply)
-    return Sweep(as_texts(recovered), as_texts(dead))
+    recovered, dead, *unknown = as_list(reply)
+    return Sweep(as_texts(recovered), as_texts(dead), unknown=unknown == [1])
 
 
-def sweep(queue: str, *, max_stalled: int = 1, limit: int = 100) -> Call[Sweep]:
-    """Counts a lapse for up to `limit` expired leases; buries at `max_stalled`, recovers below it."""
+def sweep(queue: str, *, max_stalled: int = 1, limit: int = 100, worker: str = "") -> Call[Sweep]:
+    """Counts a lapse for up to `limit` expired leases; buries at `max_stalled`, recovers below it.
+
+    Given the name of a `worker`, it also says whether the registry knows that one.
+    """
     k = keys(queue)
     args = (
         k.base,
         integer("max_stalled", max_stalled, least=1),
         integer("limit", limit, least=1, most=100_000),
+        *((payload_of(worker),) if worker else ()),
     )
     return Call("sweep", (k.active, k.pending, k.dead), args, _swept, _SWEEP, subject=queue)
 

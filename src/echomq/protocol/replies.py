@@ -110,6 +110,8 @@ class Sweep:
 
     recovered: tuple[str, ...]
     dead: tuple[str, ...]
+    unknown: bool = False
+    """The registry does not know the worker that has swept: its queue was obliterated, or its server emptied."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,6 +267,8 @@ class Consumer(Intake):
         legs, now = gear.legs, gear.loop.time()
         if beat:
             legs.beat(now)
+            if self._turns.unregistered:
+                legs.changed()
         if self._settler.signalled:
             self._settler.signalled = False
             legs.signalled()

@@ -116,6 +116,7 @@ class Intake(Loop):
             late=self._late,
             wake=self._wake,
             pooled=metronome is not None,
+            worker=self._who.name,
         )
         self._budget = budget
         self._weight = integer("weight", weight, least=1, most=MAX_WEIGHT)

@@ -87,7 +87,8 @@ class Metronome(Loop):
         self._time = Timekeeper()
         self._beat_at = 0.0
         self._nudge = asyncio.Event()
-        presence = Presence(queue, who or identity((queue,)), _InHand(self._seats), self._slots)
+        self._who = who or identity((queue,))
+        presence = Presence(queue, self._who, _InHand(self._seats), self._slots)
         self._legs = Legs(queue, presence, beat_ms=beat_ms)
         self._ear: Ear | None = None
         self.keeper = LeaseKeeper(dial)
@@ -128,9 +129,14 @@ class Metronome(Loop):
         conn = await self.conn()
         loop = asyncio.get_running_loop()
         if loop.time() >= self._beat_at:
-            if (await sweep_all(conn, self.queue, max_stalled=self._max_stalled, watch=self._watch)).dead:
+            swept = await sweep_all(
+                conn, self.queue, max_stalled=self._max_stalled, worker=self._who.name, watch=self._watch
+            )
+            if swept.dead:
                 self._legs.signalled()
             self._legs.beat(loop.time())
+            if swept.unknown:
+                self._legs.changed()
             self._legs.go(conn, loop.time())
             self._beat_at = loop.time() + self._beat_ms / 1_000
         await promote_due(conn, self.queue, self._batch)

@@ -19,19 +19,19 @@ LIMIT: Final = 100
 
 
 async def sweep_all(
-    conn: AsyncConnector, queue: str, *, max_stalled: int, limit: int = LIMIT, watch: Telemetry = hub
+    conn: AsyncConnector, queue: str, *, max_stalled: int, limit: int = LIMIT, worker: str = "", watch: Telemetry = hub
 ) -> Sweep:
     """Sweeps until no expired lease is left; gives every id that was recovered or buried. `watch` is told of each."""
     recovered: list[str] = []
     dead: list[str] = []
     while True:
-        swept = await conn.run(jobs.sweep(queue, max_stalled=max_stalled, limit=limit))
+        swept = await conn.run(jobs.sweep(queue, max_stalled=max_stalled, limit=limit, worker=worker))
         report(queue, swept)
         tell(watch, queue, swept)
         recovered += swept.recovered
         dead += swept.dead
         if len(swept.recovered) + len(swept.dead) < limit:
-            return Sweep(tuple(recovered), tuple(dead))
+            return Sweep(tuple(recovered), tuple(dead), swept.unknown)
 
 
 def report(queue: str, swept: Sweep) -> None:

@@ -57,6 +57,7 @@ class Turns:
         late: Collection[Held] = (),
         wake: Callable[[], None] | None = None,
         pooled: bool = False,
+        worker: str = "",
     ) -> None:
         self._queue = queue
         self._settler = settler
@@ -69,7 +70,9 @@ class Turns:
         self._lease_ms = lease_ms
         self._pooled = pooled
         self._beat_s = _NEVER_S if pooled else beat_ms / 1_000
-        self._sweep = jobs.sweep(queue, max_stalled=max_stalled, limit=LIMIT)
+        self._sweep = jobs.sweep(queue, max_stalled=max_stalled, limit=LIMIT, worker=worker)
+        self.unregistered = False
+        """The registry of workers has lost this one."""
         self._promote = jobs.promote(queue, batch)
         self._heads = heads(queue)
         self._clock = clock()
@@ -237,6 +240,7 @@ class Turns:
         if isinstance(swept, Sweep):
             report(self._queue, swept)
             self._settler.signalled |= bool(swept.dead)
+            self.unregistered = swept.unknown
             tell(self._watch, self._queue, swept)
             self.lapsing = False
             more = len(swept.recovered) + len(swept.dead) >= LIMIT

@@ -2,8 +2,9 @@
 -- stalled sweep: each expired lease is counted as a lapse; at max the job is buried, below it goes back to where
 -- it can be claimed (protocol §5).
 -- KEYS[1] -> active   KEYS[2] -> pending   KEYS[3] -> dead
--- ARGV[1] -> base     ARGV[2] -> max_stalled   ARGV[3] -> limit
--- returns {recovered ids, dead ids}; ERR for a max or limit that is no positive integer
+-- ARGV[1] -> base     ARGV[2] -> max_stalled   ARGV[3] -> limit   ARGV[4] -> the name of a worker, optional
+-- returns {recovered ids, dead ids}, and with a worker 1 when the registry does not know it (any more), else 0; ERR for a
+--   max or limit that is no positive integer
 -- @include now
 -- @include place
 -- @include sound
@@ -35,4 +36,5 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0
   end
 end
 wake_freed(#recovered + #dead, claimable)
-return { recovered, dead }
+if not ARGV[4] then return { recovered, dead } end
+return { recovered, dead, mind('ZSCORE', base .. 'workers', ARGV[4]) == false and 1 or 0 }
