@@ -159,10 +159,11 @@ async def test_what_is_no_envelope_is_admitted_as_it_is(desk: Desk, template: by
 
 
 async def test_a_plain_occurrence_carries_the_newest_slot_that_has_come(desk: Desk) -> None:
-    first = desk.raw.now_ms() - 10_500
+    now = desk.raw.now_ms()
+    first = now - 10_500
     desk.recur("r", 1_000, first, template=' {"v": 1, "job": "j", "more": [1]} \n')
     async with aconnect(desk.server.url) as conn:
-        assert await Recurrences(desk.queue).fire(conn, desk.raw.now_ms()) == 1
+        assert await Recurrences(desk.queue).fire(conn, now) == 1
     assert slots(desk) == [first + 10_000]
 
 
