@@ -118,3 +118,10 @@ def test_a_machine_without_a_fitting_python_is_told_what_to_install(tmp_path: Pa
     assert done.returncode == 1
     assert "Python 3.11 or newer" in done.stderr
     assert "python3-venv" in done.stderr
+
+
+def test_every_example_is_run_by_a_test() -> None:
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    programs = [path for path in (ROOT / "examples").rglob("*.py") if path.name != "__init__.py"]
+    assert programs
+    assert [str(path) for path in programs if not re.search(rf'"(examples/)?[\w/]*{path.stem}(\.py)?"', tests)] == []

@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
-import echomq
+from support.examples import said
 from support.servers import Server
-
-ROOT = Path(__file__).parents[2]
-
-
-def said(server: Server, program: str) -> list[str]:
-    env = os.environ | {"PYTHONPATH": str(Path(echomq.__file__).parents[1]), "ECHOMQ_URL": server.url}
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", f"examples/{program}.py"],
-        cwd=ROOT,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=True,
-    )
-    assert "ResourceWarning" not in done.stderr
-    return done.stdout.splitlines()
 
 
 def test_the_example_of_options_shows_how_each_job_went_on(server: Server) -> None:
