@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import pickle
 import threading
 import time
 import weakref
@@ -22,6 +23,7 @@ from echomq.errors import (
     JobFailed,
     ResultTimeoutError,
 )
+from echomq.protocol.checks import MAX_SPAN_MS
 from echomq.protocol.keys import keys
 from support.raw import RawClient
 from support.servers import Server
@@ -335,6 +337,24 @@ async def test_a_failure_has_the_text_of_the_workers_traceback(mq: EchoMQ, worki
     assert error.traceback in "".join(error.__notes__)
 
 
+def test_errors_can_be_handed_to_another_process() -> None:
+    for error in (JobFailed("JOB1", "n", "q", 2, 'V: no\n  File "x"'), JobCancelled("JOB1", "", "q", 0, "cancelled")):
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is type(error)
+        assert (str(again), again.traceback, again.attempt) == (str(error), error.traceback, error.attempt)
+    late = pickle.loads(pickle.dumps(ResultTimeoutError("late", State.ACTIVE)))
+    assert (str(late), late.state) == ("late", State.ACTIVE)
+
+
+async def test_the_longest_span_is_waited_for(mq: EchoMQ, queue: str, server: Server) -> None:
+    job = await number(mq).aenqueue(1)
+    most = timedelta(milliseconds=MAX_SPAN_MS)
+    waiting = asyncio.gather(job.result(most), asyncio.to_thread(job.get, most))
+    await until(lambda: listeners(server, queue) == 2)
+    await finish(mq, queue, job)
+    assert await waiting == [1, 1]
+
+
 async def test_a_cancelled_job_says_so_whether_it_ran_or_not(mq: EchoMQ, working) -> None:
     started = asyncio.Event()
 
@@ -383,6 +403,6 @@ async def test_a_job_that_is_tried_again_by_hand_can_be_waited_for_again(mq: Ech
 
 async def test_blocking_on_a_running_loop_warns(mq: EchoMQ, queue: str) -> None:
     job = await number(mq).aenqueue(1)
-    said = r"get\(\) blocks the running event loop .*; use result instead"
+    said = r"get\(\) blocks the running event loop .*; await result\(\) instead"
     with pytest.raises(ResultTimeoutError), pytest.warns(BlockingCallWarning, match=said):
         job.get(timedelta(0))

@@ -84,7 +84,7 @@ class TestSpans:
             make(wrong)
 
     def test_a_word_that_is_none_is_pythons_own_type_error(self, make) -> None:
-        with pytest.raises(TypeError, match="unexpected keyword argument 'minuets'; it takes weeks, days"):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'minuets'; (it takes weeks|did you mean minutes)"):
             make(minuets=5)
 
     def test_a_span_beyond_what_a_score_can_say_is_refused_for_its_size(self, make) -> None:
@@ -101,10 +101,10 @@ def test_a_period_is_a_whole_number_of_milliseconds() -> None:
         work.every(seconds=1 / 3, name="n")
     with pytest.raises(InvalidInputError, match=r"not 86400\.000001 s$"):
         work.every(timedelta(days=1, microseconds=1), name="n")
-    assert work.every(milliseconds=1, name="n").every_ms == 1
+    assert repr(work.every(milliseconds=1, name="n")).endswith("every 1 ms>")
 
 
-@pytest.mark.parametrize("wrong", [timedelta(seconds=-1), 5, None])
+@pytest.mark.parametrize("wrong", [timedelta(seconds=-1), 5])
 def test_first_in_is_zero_or_more(wrong) -> None:
     with pytest.raises(InvalidInputError, match="first_in"):
         work.every(hours=1, name="n", first_in=wrong)

@@ -30,7 +30,7 @@ from echomq.protocol.admin import Cancellation
 from echomq.protocol.admission import Admitted
 from echomq.protocol.call import Call, Plan
 from echomq.protocol.checks import MAX_PAYLOAD, check_job, integer
-from echomq.protocol.errors import InvalidInputError, QueueNameError
+from echomq.protocol.errors import DisconnectedError, InvalidInputError, QueueNameError
 from echomq.protocol.keys import check_queue
 from echomq.protocol.results import Ending, endings
 from echomq.wire.options import FENCE
@@ -296,9 +296,14 @@ class EchoMQ(Hooked):
     def ending(self, queue: str, job_id: str, timeout_s: float | None) -> Ending:
         """What has become of a job once it has ended, or after so many seconds. For `Job.get`."""
         began = time.monotonic()
-        (ending,) = self.run(endings(queue, (job_id,)))
-        if ending.is_final or timeout_s == 0:
-            return ending
+        try:
+            (ending,) = self.run(endings(queue, (job_id,)))
+        except DisconnectedError:
+            if timeout_s == 0:
+                raise
+        else:
+            if ending.is_final or timeout_s == 0:
+                return ending
         left_s = None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - began))
         return self.wait_for(self.aending(queue, job_id, left_s))
 
@@ -322,8 +327,9 @@ class EchoMQ(Hooked):
         except RuntimeError:
             return
         self._warned = True
+        instead = awaited or f"await a{method}()"
         warnings.warn(
-            f"{method}() blocks the running event loop until the server answers; use {awaited or f'a{method}'} instead",
+            f"{method}() blocks the running event loop until the server answers; {instead} instead",
             BlockingCallWarning,
             stacklevel=3,
         )

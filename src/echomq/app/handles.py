@@ -61,7 +61,7 @@ class Job(Generic[R_co]):
         from echomq.app.results import limit_s, value_of
 
         seconds = limit_s(self, timeout)
-        self.mq.warn_on_a_loop("get", "result")
+        self.mq.warn_on_a_loop("get", "await result()")
         ending = self.mq.ending(self.queue, self.id, seconds)
         return cast("R_co", value_of(self, ending, seconds))
 

@@ -37,7 +37,7 @@ class JobEvents:
         return self._events()
 
     def __iter__(self) -> Iterator[Event]:
-        self._job.mq.warn_on_a_loop("events", "async for")
+        self._job.mq.warn_on_a_loop("events", "use async for")
         events, wait_for = self._events(), self._job.mq.wait_for
         try:
             while (event := wait_for(_next(events))) is not None:
