@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from echomq import EchoMQ, InvalidInputError, Worker, admin, errors, jobs, metrics
+from echomq import EchoMQ, InvalidInputError, Worker, admin, errors, jobs, metrics, mint
 from echomq.app.address import Address
 from echomq.app.pool import Pool
 from echomq.protocol.replies import Claimed, Counts, State
+from echomq.runtime import Done
 from support.embedded import alive
 from support.program import Process
 from support.servers import Server, wait_until
@@ -65,6 +66,15 @@ def notices() -> str:
     while not current_job().cancelled:
         time.sleep(0.01)
     return "noticed"
+
+@mq.job(name="exits")
+async def exits() -> str:
+    async def child() -> None:
+        raise SystemExit(3)
+
+    task = asyncio.create_task(child())
+    await asyncio.wait({task})
+    return type(task.exception()).__name__
 
 @mq.job(name="limited", process=True, max_attempts=1, timeout=timedelta(milliseconds=200))
 def limited() -> None:
@@ -244,6 +254,15 @@ async def test_what_is_killed_to_be_handed_back_has_not_died_by_itself(tasks: Mo
         await running
     await pool.close()
     await tasks.mq.aclose()
+
+
+async def test_an_exit_of_a_task_in_a_cell_does_not_end_it(tasks: ModuleType, queue: str) -> None:
+    payload = tasks.exits.payload((), {})
+    pool = Pool(Address(f"{tasks.__name__}:mq"), 1, lambda cell: False)
+    outcome = await pool.run(queue, Claimed(mint(), payload, 2, 0, 1), fresh=True, limit_s=20)
+    assert isinstance(outcome, Done)
+    assert outcome.result == b'"SystemExit"'
+    await pool.close()
 
 
 def test_whoever_tells_all_processes_to_end_costs_no_job_anything(

@@ -23,6 +23,7 @@ from echomq.app.echomq import EchoMQ
 from echomq.app.lifecycle import Lifecycle
 from echomq.app.outcomes import said
 from echomq.app.patience import Patience
+from echomq.app.process import complete, new_runner
 from echomq.app.recycle import rss_bytes
 from echomq.identity.errors import EchoMQError
 from echomq.protocol.replies import Claimed
@@ -39,7 +40,9 @@ def work(address: Address, line: Line) -> int:
         signal.signal(number, _passes)
     try:
         mq = address.load()
-        asyncio.run(_Cell(mq, line).serve())
+        runner = new_runner()
+        complete(runner, _Cell(mq, line).serve(), lambda: True)
+        runner.close()
     except LineClosedError:
         return 1
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the user's modules may raise anything)

@@ -136,6 +136,9 @@ class Cell:
         while word == "more":
             granted(*rest)
             word, *rest = await self._frame()
+        if word != "done":
+            self.kill()
+            raise CellDiedError(f"its process gave up: {' '.join(map(str, rest))}")
         name, members, self.rss = rest
         return heard(name, members)
 
