@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -92,7 +92,8 @@ class Server:
     """One server process on a private Unix socket, and on a loopback port when `tcp` is set.
 
     It keeps its folder over `kill9` and `restart`, so an append-only file (`aof=True`) survives them. Whether it has
-    the native module may change in between (`native`).
+    the native module, the package's own or the one that `module` is the path of, may change in between (`native`).
+    `environment` is added to ours.
     """
 
     def __init__(
@@ -101,8 +102,9 @@ class Server:
         *,
         tcp: bool = False,
         aof: bool = False,
-        module: bool | None = None,
+        module: bool | Path | None = None,
         options: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.kind = chosen() if kind is None else kind
         binary = find_binary(self.kind)
@@ -113,7 +115,9 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="emq-", dir="/tmp"))
         self.socket_path = str(self.folder / "s")
         self.port = free_port() if tcp else 0
-        self.native = wire_6() if module is None else module
+        self.native = wire_6() if module is None else bool(module)
+        self._module = module if isinstance(module, Path) else None
+        self._environment = os.environ | (environment or {})
         self._options = [
             *("--port", str(self.port), "--bind", "127.0.0.1"),
             *("--unixsocket", self.socket_path, "--unixsocketperm", "700"),
@@ -163,13 +167,17 @@ class Server:
         """Start the process and wait until it answers."""
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [str(self.binary), *self._options, *(("--loadmodule", str(module_path())) if self.native else ())],
+                [str(self.binary), *self._options, *self._loads()],
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
         wait_until(self._answers, what=f"{self.kind} answers PING")
         return self
+
+    def _loads(self) -> tuple[str, ...]:
+        return ("--loadmodule", str(self._module or module_path())) if self.native else ()
 
     def _answers(self) -> bool:
         if not self.running:
