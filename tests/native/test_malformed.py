@@ -20,6 +20,7 @@ NO_NUMBERS = [
     *(str(LAST + 1), str(2**63), str(2**64 + 5), "9" * 17, "9" * 400, "\N{ARABIC-INDIC DIGIT FIVE}"),
 ]
 VERBS = ["SCHEDULE", "RESCHEDULE", "PROMOTE", "DELAY"]
+ALL = [*VERBS, "ENQUEUE", "ENQUEUEMANY", "CLAIM", "COMPLETEMANY"]
 TIMED = ["SCHEDULE", "RESCHEDULE", "DELAY"]
 
 
@@ -30,6 +31,10 @@ def call_of(verb: str, scene: Scene, job_id: str) -> Call[Any]:
         "RESCHEDULE": lambda: jobs.reschedule(scene.queue, job_id, at_ms=5),
         "PROMOTE": lambda: jobs.promote(scene.queue),
         "DELAY": lambda: jobs.delay(scene.queue, job_id, 1, at_ms=5),
+        "ENQUEUE": lambda: jobs.enqueue(scene.queue, job_id, b"p"),
+        "ENQUEUEMANY": lambda: jobs.enqueue_many(scene.queue, [(job_id, b"p")]),
+        "CLAIM": lambda: jobs.claim(scene.queue),
+        "COMPLETEMANY": lambda: jobs.complete_many(scene.queue, [(job_id, 1)]),
     }
     return builders[verb]()
 
@@ -91,7 +96,7 @@ def test_an_id_is_a_jobs(pair: Pair, job_id: str, verb: str, wrong: str) -> None
         assert pair.refused(build) == "EMQKIND job id must be JOB-namespaced"
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", ALL)
 def test_another_number_of_words_is_redis_own_error(pair: Pair, job_id: str, verb: str) -> None:
     expected = f"ERR wrong number of arguments for 'emq.{verb.lower()}' command"
     for change in (lambda c: c.args[:-1], lambda c: (*c.args, "more"), lambda c: ()):
@@ -104,19 +109,19 @@ def test_another_number_of_words_is_redis_own_error(pair: Pair, job_id: str, ver
         assert str(error.value) == expected
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", ALL)
 def test_a_number_of_keys_that_lies_is_refused(pair: Pair, job_id: str, verb: str) -> None:
     call = call_of(verb, pair.native, job_id)
     before = pair.dump(pair.native)
     right = len(call.keys)
-    for wrong in (0, 1, 5, -1, f"0{right}", f" {right}", f"{right}.0", "", "x", f"{right}\0", 2**64 + right):
+    for wrong in (0, 4, 5, -1, f"0{right}", f" {right}", f"{right}.0", "", "x", f"{right}\0", 2**64 + right):
         with pytest.raises(ReplyError) as error:
             pair.native.execute(f"EMQ.{verb}", wrong, *call.keys, *call.args)
         assert str(error.value) == f"ERR EMQ.{verb} number of keys must be {right}"
     assert pair.dump(pair.native) == before
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", ALL)
 def test_a_key_taken_for_an_argument_is_refused_by_both(pair: Pair, job_id: str, verb: str) -> None:
     def shifted(scene: Scene, by: int) -> Call[Any]:
         call = call_of(verb, scene, job_id)
@@ -130,7 +135,7 @@ def test_a_key_taken_for_an_argument_is_refused_by_both(pair: Pair, job_id: str,
         assert pair.refused(lambda s, by=by: shifted(s, by)) == expected
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", ALL)
 @pytest.mark.parametrize(
     "key",
     ["", "emq:q:schedule", "emq:{}:schedule", "xemq:{q}:schedule", "emq:{q}", "emq:{q}x:a", "emq:{q", "EMQ:{q}:a"],
