@@ -27,11 +27,6 @@ def app(url: str) -> EchoMQ:
     async def now() -> float:
         return time.perf_counter()  # one clock for all processes of a host
 
-    @mq.job(name="later", queue="later")
-    async def later(seconds: float) -> float:
-        await asyncio.sleep(seconds)
-        return time.perf_counter()
-
     @mq.job(name="nothing", queue="nothing")
     async def nothing() -> None: ...
 
@@ -70,15 +65,12 @@ async def alone(mq: EchoMQ, rounds: int) -> None:
 
 
 async def crowd(mq: EchoMQ, waiters: int, client: Client) -> None:
-    """Many at once, their jobs spread over two seconds."""
-    later = mq.jobs["later"]
-    calls = [later.s(2 * number / waiters) for number in range(waiters)]
-    jobs = await mq.aenqueue_many(calls[:100])
-    waiting = [asyncio.ensure_future(late(job)) for job in jobs]
-    jobs = await mq.aenqueue_many(calls[100:])
+    """Many at once, their jobs due one after the other within two seconds."""
+    now = mq.jobs["now"]
+    calls = [now.after(seconds=1 + 2 * number / waiters).s() for number in range(waiters)]
+    jobs = await mq.aenqueue_many(calls)
     before = client.calls()
-    waiting += [asyncio.ensure_future(late(job)) for job in jobs]
-    lates = await asyncio.gather(*waiting)
+    lates = await asyncio.gather(*[late(job) for job in jobs])
     after = client.calls()
     subscriptions = after.get("subscribe", 0) - before.get("subscribe", 0)
     looks = after.get("mget", 0) - before.get("mget", 0)

@@ -7,8 +7,7 @@ import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 
-from echomq import EchoMQ, Worker
-from echomq.errors import JobFailed
+from echomq import EchoMQ, JobFailed, Worker
 
 mq = EchoMQ()
 

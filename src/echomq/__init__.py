@@ -98,10 +98,10 @@ if TYPE_CHECKING:
     from echomq.app.declared import Cron, Every
     from echomq.app.depends import Depends
     from echomq.app.echomq import EchoMQ
+    from echomq.app.failures import JobCancelled, JobFailed
     from echomq.app.flow import Flow, Group, chain, chord, flow, group, may_fail
     from echomq.app.flow_jobs import FlowJobs
     from echomq.app.follow import Failure, Success
-    from echomq.app.failures import JobCancelled, JobFailed
     from echomq.app.handles import Job
     from echomq.app.holes import Child, previous, results
     from echomq.app.lanes import Lane

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import assert_type
 
-from echomq import EchoMQ, Job, State
-from echomq.errors import JobCancelled, JobFailed, NoResultError, ResultError, ResultTimeoutError
+from echomq import EchoMQ, Job, JobCancelled, JobFailed, State
+from echomq.errors import NoResultError, ResultError, ResultTimeoutError
 from echomq.events import Event
 
 mq = EchoMQ("valkey://localhost:6379/0")
