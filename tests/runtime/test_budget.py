@@ -79,7 +79,7 @@ async def test_all_together_run_no_more_than_the_slots_and_nothing_is_left(desks
     async with AsyncExitStack() as stack:
         consumers = await serve(stack, desks, hall, Budget(slots))
         await until(lambda: sum(each.tally.completed for each in consumers) == 150)
-    assert hall.most == slots
+    assert 1 <= hall.most <= slots
 
 
 async def test_one_alone_may_have_all_slots(desks: list[Desk]) -> None:
