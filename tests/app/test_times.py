@@ -84,7 +84,8 @@ class TestSpans:
             make(wrong)
 
     def test_a_word_that_is_none_is_pythons_own_type_error(self, make) -> None:
-        with pytest.raises(TypeError, match="unexpected keyword argument 'minuets'; (it takes weeks|did you mean minutes)"):
+        said = r"unexpected keyword argument 'minuets'; (it takes weeks|did you mean minutes)"
+        with pytest.raises(TypeError, match=said):
             make(minuets=5)
 
     def test_a_span_beyond_what_a_score_can_say_is_refused_for_its_size(self, make) -> None:

@@ -17,7 +17,7 @@ from echomq.app.envelope import NOTHING
 from echomq.app.errors import JobDefinitionError
 from echomq.app.handles import Job
 from echomq.app.options import PLAIN, Options, OptionWords, When
-from echomq.app.plain import Promised
+from echomq.app.plain import is_promised
 from echomq.app.recurrence import Recurrence
 from echomq.app.returns import Returns
 from echomq.app.times import Span, instant_ms, span_ms
@@ -69,14 +69,14 @@ class TimedJob(Generic[P, R]):
         """
         job = self._job
         options = job.stamped(self._options)
-        found: Holes = []
-        if any(isinstance(value, Promised) for value in args) or any(isinstance(v, Promised) for v in kwargs.values()):
+        if is_promised(args) or (kwargs and is_promised(kwargs.values())):
             encoded, found = job.promised(args, kwargs, options)
+            bound = Bound(job, options, encoded, tuple(found))
         else:
-            encoded = job.encoded(args, kwargs, options)
+            bound = Bound(job, options, job.encoded(args, kwargs, options))
         if options.queue is not None:
             job.mq.warn_if_undeclared(options.queue)
-        return Bound(job, options, encoded, tuple(found))
+        return bound
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Sends the job and waits until the server has it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from math import isfinite
 from pathlib import PurePath
@@ -105,6 +105,14 @@ class Promised:
     """The place of an argument that is not known yet (`echomq.app.holes`)."""
 
     __slots__ = ()
+
+
+def is_promised(values: Iterable[object]) -> bool:
+    """Whether one of these arguments is not known yet."""
+    for value in values:  # noqa: SIM110  (a generator costs more than the look)
+        if isinstance(value, Promised):
+            return True
+    return False
 
 
 class _Hole:
