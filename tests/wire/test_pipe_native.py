@@ -135,3 +135,34 @@ def test_a_caller_that_left_before_its_script_was_sent_is_not_run() -> None:
     assert p.sink is not None
     p.sink.left = True
     assert pipe.take(deque()) == b""
+
+
+OFTEN = frozenset({PROMOTE, CLAIM})
+
+
+def test_claims_that_a_queue_has_left_to_the_script_go_there_at_once_and_are_tried_again_later() -> None:
+    pipe = pipe_on(OFTEN)
+    pipe.take(deque([entry(CLAIM, "c")]))
+    answers(pipe, LANE)
+    pipe.take(deque())
+    assert answers(pipe, b":1\r\n") == [("c", 1)]
+    commands = 0
+    for _ in range(130):
+        each = entry(CLAIM, "later")
+        sent = pipe.take(deque([each]))
+        commands += sent == said(each, native=True)
+        assert answers(pipe, b":1\r\n") == [("later", 1)]
+    assert commands == 66
+    other = entry(PROMOTE, "p")
+    assert pipe.take(deque([other])) == said(other, native=True)
+
+
+def test_another_queue_is_not_held_to_it() -> None:
+    pipe = pipe_on(OFTEN)
+    pipe.take(deque([entry(CLAIM, "c")]))
+    answers(pipe, LANE)
+    pipe.take(deque())
+    answers(pipe, b":1\r\n")
+    call = Call("run", ("emq:{other}:pending",), (), as_int, script=CLAIM)
+    each = Entry(call, Waiter(), pack(call))
+    assert pipe.take(deque([each])) == said(each, native=True)

@@ -10,7 +10,7 @@ import logging
 from typing import Final, Literal, TypeAlias
 
 from echomq.identity.errors import InvalidInputError
-from echomq.protocol.call import Arg, Reply
+from echomq.protocol.call import Arg, Call, Reply
 from echomq.protocol.errors import NativeMissingError, ServerError
 from echomq.protocol.scripts import Script, twins
 
@@ -22,6 +22,9 @@ DEFAULT: Final[Wire] = 4
 _WIRES: Final[dict[str, Wire]] = {"4": 4, "6": 6, "auto": "auto"}
 _LEFT_TO_SCRIPT: Final = ("EMQSTATE ", " not native")
 _UNKNOWN: Final = "ERR unknown command"
+_OFTEN: Final = frozenset({"claim", "complete_many"})
+_SPELL: Final = 64
+_MOST_SPELLS: Final = 1_000
 _NOT_ALLOWED: Final = "NOPERM"
 
 _log: Final = logging.getLogger("echomq")
@@ -56,6 +59,43 @@ def read(address: str, wire: Wire, answer: Reply | ServerError) -> frozenset[Scr
         )
     _log.debug("%s: %d of %d native commands are used", address, len(there), len(twins()))
     return there
+
+
+class Left:
+    """The queues whose claims or settlements a connection's commands have lately left to the script.
+
+    The next 64 of them go as the script at once, so that a queue with lanes does not pay a second round trip for each.
+    """
+
+    __slots__ = ("_spells",)
+
+    def __init__(self) -> None:
+        self._spells: dict[tuple[Script | None, str], int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._spells)
+
+    def note(self, call: Call[object]) -> None:
+        """The server has left this call to the script."""
+        if call.script is None or call.script.name not in _OFTEN:
+            return
+        if len(self._spells) >= _MOST_SPELLS:
+            self._spells.clear()
+        self._spells[call.script, _queue_of(call)] = _SPELL
+
+    def takes(self, call: Call[object]) -> bool:
+        """Whether this call, which is about to be sent, had better go as the script."""
+        key = call.script, _queue_of(call)
+        left = self._spells.get(key, 0)
+        if left > 1:
+            self._spells[key] = left - 1
+        else:
+            self._spells.pop(key, None)
+        return left > 0
+
+
+def _queue_of(call: Call[object]) -> str:
+    return call.keys[0].partition("}")[0] if call.keys else ""
 
 
 def is_left_to_script(text: str) -> bool:

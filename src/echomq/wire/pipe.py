@@ -7,7 +7,7 @@ What stays true, whatever the server answers:
   after one `SCRIPT LOAD` a script, once every call that was sent with them has its answer. Nothing submitted
   later overtakes them, and nothing that ran runs twice;
 * a native command that its server leaves to the script, or does not know, never ran either: it is sent again in
-  the same way, as the script;
+  the same way, as the script; a queue whose claims or settlements it leaves there sends them there at once for a while;
 * what the server's `limits` do not allow is not sent: a call with too long a word is refused alone, and what
   would be too much at once waits until all that was sent has its answer.
 """
@@ -112,6 +112,7 @@ class Pipe(Generic[S]):
     """The calls of one connection: what was sent, what has to be sent again, and what the server pushes."""
 
     __slots__ = (
+        "_left",
         "_load_errors",
         "_reader",
         "_room",
@@ -129,6 +130,7 @@ class Pipe(Generic[S]):
 
     def __init__(self) -> None:
         self._reader = reader()
+        self._left = dialect.Left()
         self._load_errors: dict[str, str] = {}
         self._sends: dict[Entry[S], int] = {}
         self._room = 0
@@ -175,12 +177,12 @@ class Pipe(Generic[S]):
             sent.extend(again)
             out = [entry.packed for entry in sent]
             self._room -= sum(map(len, out))
-        longest, room, native = self.limits.string, self._room, self.native
+        longest, room, native, left = self.limits.string, self._room, self.native, self._left
         while unsent:
             entry = unsent.popleft()
             if entry.sink is not None and entry.sink.done():
                 continue
-            if (entry.call.script in native) is not entry.native:
+            if (entry.call.script in native and not (left and left.takes(entry.call))) is not entry.native:
                 entry.turn()
             size = len(entry.packed)
             if size > longest and (error := too_large(entry.call, self.limits)) is not None:
@@ -232,6 +234,8 @@ class Pipe(Generic[S]):
                 if not (self.yields and dialect.is_missing(error.text)):
                     return True
                 self.native -= {script}
+            else:
+                self._left.note(entry.call)
             entry.turn()
             self.missing.append(entry)
             return False
