@@ -11,8 +11,11 @@
 
 enum { SLICE = 1000 };
 
-/* What the script sees to. */
-enum claim_state { NATIVE, TO_SCRIPT };
+/* What the script sees to; a function that reads answers one of these, or NULL. */
+#define LANE "EMQSTATE claim lane not native"
+#define RATE "EMQSTATE claim rate not native"
+#define JOB "EMQSTATE claim job not native"
+#define KEY "EMQSTATE claim key not native"
 
 /* A job that is about to be in hand, with what its reply holds. */
 struct job {
@@ -56,10 +59,10 @@ static void free_job(const struct queue *queue, struct job *job) {
 }
 
 /* Reads a row into `job`; `lives` is false for a ghost. */
-static enum claim_state read_row(const struct queue *queue, struct job *job, bool *lives) {
+static const char *read_row(const struct queue *queue, struct job *job, bool *lives) {
     RedisModuleKey *handle = RedisModule_OpenKey(queue->ctx, job->row, REDISMODULE_READ);
     *lives = handle && RedisModule_KeyType(handle) == REDISMODULE_KEYTYPE_HASH;
-    enum claim_state state = NATIVE;
+    const char *left = NULL;
     if (*lives) {
         RedisModuleString *attempts = NULL;
         int group = 0, cancel = 0;
@@ -71,22 +74,22 @@ static enum claim_state read_row(const struct queue *queue, struct job *job, boo
         if (attempts) emq_free(queue, attempts);
         if (group || cancel || !job->payload || job->attempts < 0 || job->attempts == EMQ_LAST ||
             !is_whole_id(emq_text(job->id)))
-            state = TO_SCRIPT;
+            left = JOB;
     }
     if (handle) RedisModule_CloseKey(handle);
-    return state;
+    return left;
 }
 
-static enum claim_state read_jobs(const struct queue *queue, struct claim *claim) {
+static const char *read_jobs(const struct queue *queue, struct claim *claim) {
     RedisModuleKey *handle = RedisModule_OpenKey(queue->ctx, claim->pending, REDISMODULE_READ);
-    if (!handle) return NATIVE;
-    enum claim_state state = NATIVE;
+    if (!handle) return NULL;
+    const char *left = NULL;
     if (RedisModule_ZsetFirstInScoreRange(handle, -INFINITY, INFINITY, 0, 0) == REDISMODULE_OK) {
-        while (state == NATIVE && (long long)claim->count < claim->want && !RedisModule_ZsetRangeEndReached(handle)) {
+        while (!left && (long long)claim->count < claim->want && !RedisModule_ZsetRangeEndReached(handle)) {
             struct job job = {.id = RedisModule_ZsetRangeCurrentElement(handle, NULL)};
             bool lives;
             job.row = emq_key(queue, "job:", emq_text(job.id), "");
-            state = read_row(queue, &job, &lives);
+            left = read_row(queue, &job, &lives);
             claim->seen++;
             if (lives) {
                 if (claim->count == claim->room) {
@@ -102,14 +105,14 @@ static enum claim_state read_jobs(const struct queue *queue, struct claim *claim
     }
     RedisModule_ZsetRangeStop(handle);
     RedisModule_CloseKey(handle);
-    return state;
+    return left;
 }
 
 /* What the queue lets into hands now (protocol §7). */
-static enum claim_state read_gate(const struct queue *queue, struct claim *claim) {
+static const char *read_gate(const struct queue *queue, struct claim *claim) {
     RedisModuleString *meta = emq_key_named(queue, "meta"), *ceiling = NULL;
     RedisModuleKey *handle = RedisModule_OpenKey(queue->ctx, meta, REDISMODULE_READ);
-    enum claim_state state = NATIVE;
+    const char *left = NULL;
     if (handle) {
         int paused = 0, rate = 0;
         if (RedisModule_KeyType(handle) == REDISMODULE_KEYTYPE_HASH) {
@@ -117,21 +120,21 @@ static enum claim_state read_gate(const struct queue *queue, struct claim *claim
                                 NULL);
             RedisModule_HashGet(handle, REDISMODULE_HASH_CFIELDS, "concurrency", &ceiling, NULL);
         } else {
-            state = TO_SCRIPT;
+            left = KEY;
         }
         RedisModule_CloseKey(handle);
         if (paused) {
             claim->want = 0;
             claim->why = "paused";
         } else if (rate) {
-            state = TO_SCRIPT;
+            left = RATE;
         }
     }
     if (ceiling) {
         long long most = emq_natural(emq_text(ceiling));
         size_t in_hand;
         int type = emq_type(queue, claim->active, &in_hand);
-        if (most < 0 || (type != REDISMODULE_KEYTYPE_ZSET && type != REDISMODULE_KEYTYPE_EMPTY)) state = TO_SCRIPT;
+        if (most < 0 || (type != REDISMODULE_KEYTYPE_ZSET && type != REDISMODULE_KEYTYPE_EMPTY)) left = KEY;
         else if (most > 0 && claim->want > 0 && most - (long long)in_hand < claim->want) {
             claim->want = most > (long long)in_hand ? most - (long long)in_hand : 0;
             claim->why = "ceiling";
@@ -139,7 +142,7 @@ static enum claim_state read_gate(const struct queue *queue, struct claim *claim
         emq_free(queue, ceiling);
     }
     emq_free(queue, meta);
-    return state;
+    return left;
 }
 
 /* The next instant worth trying, by the earliest of a schedule; false when the key is no schedule. */
@@ -211,21 +214,24 @@ static void reply(const struct queue *queue, const struct claim *claim, long lon
     }
 }
 
-/* Reads everything, then writes and answers; TO_SCRIPT when nothing was written. */
-static enum claim_state claim_jobs(const struct queue *queue, struct claim *claim) {
+/* Reads everything, then writes and answers; or says what it leaves to the script, with nothing written. */
+static const char *claim_jobs(const struct queue *queue, struct claim *claim) {
     long long next = -1;
-    if (read_gate(queue, claim) == TO_SCRIPT) return TO_SCRIPT;
+    const char *left = read_gate(queue, claim);
+    if (left) return left;
     if (!read_next(queue, "schedule", &next) || !read_next(queue, "repeat", &next) || !read_next(queue, "cron", &next))
-        return TO_SCRIPT;
+        return KEY;
     if (claim->want > 0) {
         RedisModuleString *ring = emq_key_named(queue, "ring");
         bool lanes = RedisModule_KeyExists(queue->ctx, ring);
         emq_free(queue, ring);
-        if (lanes || !fits_named(queue, "dead", REDISMODULE_KEYTYPE_ZSET) ||
+        if (lanes) return LANE;
+        if (!fits_named(queue, "dead", REDISMODULE_KEYTYPE_ZSET) ||
             !emq_fits(queue, claim->active, REDISMODULE_KEYTYPE_ZSET) ||
             !emq_fits(queue, claim->pending, REDISMODULE_KEYTYPE_ZSET))
-            return TO_SCRIPT;
-        if (read_jobs(queue, claim) == TO_SCRIPT) return TO_SCRIPT;
+            return KEY;
+        left = read_jobs(queue, claim);
+        if (left) return left;
         take(queue, claim);
         if ((long long)claim->count < claim->want) claim->why = "empty";
     }
@@ -235,7 +241,7 @@ static enum claim_state claim_jobs(const struct queue *queue, struct claim *clai
         emq_free(queue, wake);
     }
     reply(queue, claim, next);
-    return NATIVE;
+    return NULL;
 }
 
 int emq_claim(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
@@ -252,7 +258,8 @@ int emq_claim(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (claim.want < 1) return RedisModule_ReplyWithError(ctx, "ERR claim n must be a positive integer");
     claim.pending = emq_key_given(&queue, argv[2], "pending", EMQ_NOTHING);
     claim.active = emq_key_given(&queue, argv[3], "active", EMQ_NOTHING);
-    if (claim_jobs(&queue, &claim) == TO_SCRIPT) RedisModule_ReplyWithError(ctx, "EMQSTATE claim lane not native");
+    const char *left = claim_jobs(&queue, &claim);
+    if (left) RedisModule_ReplyWithError(ctx, left);
     for (size_t i = 0; i < claim.count; i++) free_job(&queue, claim.jobs + i);
     RedisModule_Free(claim.jobs);
     emq_free(&queue, claim.pending);

@@ -174,6 +174,7 @@ def test_a_claim_tells_the_next_instant_worth_trying(pair: Pair, place: str, sco
     pair.both(claim(1), claimed)
 
 
+PLACES = ("active", "dead", "repeat", "cron", "schedule")
 LEFT: dict[str, Callable[[Scene, str], object]] = {
     "lane": lambda s, _: s.into_lane(GROUP, s.mint()),
     "rate": lambda s, _: s.execute("HSET", s.keys.base + "meta", "max", 5, "period_ms", 1_000),
@@ -188,10 +189,7 @@ LEFT: dict[str, Callable[[Scene, str], object]] = {
         s.execute("HSET", s.keys.job("JOBx"), "state", "pending", "attempts", 0, "payload", "p"),
         s.execute("ZADD", s.keys.pending, 0, "JOBx"),
     ),
-    **{
-        name: lambda s, _, name=name: s.execute("SET", s.keys.base + name, "x")
-        for name in ("ring", "active", "dead", "repeat", "cron", "schedule")
-    },
+    **{name: lambda s, _, name=name: s.execute("SET", s.keys.base + name, "x") for name in ("ring", *PLACES)},
 }
 
 
@@ -200,7 +198,9 @@ LEFT: dict[str, Callable[[Scene, str], object]] = {
 def test_a_claim_leaves_to_the_script_what_it_does_not_do(pair: Pair, what: str) -> None:
     ids = work(pair, 4)
     LEFT[what](pair.native, ids[2])
-    assert pair.left_to_script(claim(9)) == "EMQSTATE claim lane not native"
+    named = {"lane": "lane", "ring": "lane", "rate": "rate"}
+    noun = named.get(what, "key" if what in PLACES or what == "ceiling" else "job")
+    assert pair.left_to_script(claim(9)) == f"EMQSTATE claim {noun} not native"
 
 
 @pytest.mark.parametrize("wrong", [*NO_NUMBERS, "0"])
