@@ -37,7 +37,7 @@ async def test_registering_on_a_running_loop_warns(mq: EchoMQ) -> None:
     @mq.job
     def digest() -> None: ...
 
-    with pytest.warns(errors.BlockingCallWarning, match="use aregister") as caught:
+    with pytest.warns(errors.BlockingCallWarning, match="await aregister") as caught:
         digest.every(hours=1, name="digest").register()
     assert caught[0].filename == __file__
 
