@@ -34,8 +34,10 @@ def test_drain_asks_and_deletes_what_waits_flat(ops: Any, shop: Any) -> None:
     assert f"Delete 3 jobs of queue {shop.queue} for good?" in said.err
     assert shop.members(shop.keys.pending) == doomed
     assert ops("drain", shop.queue, answer="").code == 1
-    said = ops("drain", shop.queue, "--json", answer="y\n")
-    assert said.json == {"queue": shop.queue, "outcome": "drained", "jobs": 3}
+    assert ops("drain", shop.queue, answer="y\n").out == f"3 jobs of queue {shop.queue} deleted\n"
+    shop.put()
+    said = ops("drain", shop.queue, "--json", "--yes")
+    assert said.json == {"queue": shop.queue, "outcome": "drained", "jobs": 1}
     assert shop.members(shop.keys.pending) == []
     assert shop.members(shop.keys.active) == [held]
     assert shop.members(shop.keys.schedule) == [later]

@@ -92,7 +92,7 @@ def test_a_drained_lane_leaves_its_siblings_and_what_is_in_hand(ops: Any, shop: 
     said = ops("lanes", shop.queue, "acme", "--drain", answer="no\n")
     assert (said.code, "Delete 3 jobs of lane acme for good?" in said.err) == (1, True)
     assert shop.members(shop.keys.lane(ACME)) == doomed
-    assert ops("lanes", shop.queue, "acme", "--drain", "--json", answer="y\n").json["jobs"] == 3
+    assert ops("lanes", shop.queue, "acme", "--drain", "--json", "--yes").json["jobs"] == 3
     assert shop.members(shop.keys.lane(ACME)) == []
     assert shop.members(shop.keys.active) == [held.id]
     assert shop.members(shop.keys.lane(lanes.lane_id("zeta"))) == [sibling]

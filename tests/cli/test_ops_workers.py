@@ -87,7 +87,7 @@ def test_a_worker_at_work_is_seen_with_what_it_has_in_hand(ops: Any, shop: Any, 
         assert (told["pid"], told["queues"], told["in_hand"]) == (worker.pid, [shop.queue], 1)
         assert ops("job", job_id, "--json").json["state"] == "active"
         (tmp_path / "go").touch()
-        wait_until(lambda: ops("job", job_id).code == 2, seconds=20, what="the job is done")
+        wait_until(lambda: ops("job", job_id, "--json").json["state"] == "completed", seconds=20, what="done")
         worker.terminate()
         assert worker.wait(20) == 0
         assert ops("workers", "--json").json == {"workers": []}

@@ -34,6 +34,7 @@ __all__ = [
     "known_queue",
     "known_queues",
     "lane_meant",
+    "must_say_yes",
     "opened",
     "told",
     "typed",
@@ -156,6 +157,12 @@ def _asked(question: str) -> str:
     if not answer:
         print(file=sys.stderr)
     return answer.strip()
+
+
+def must_say_yes(*, json: bool, yes: bool) -> None:
+    """A machine is asked nothing: what deletes wants --yes beside --json."""
+    if json and not yes:
+        raise InvalidInputError("with --json nobody is asked, and nothing was changed: add --yes to go on")
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -18,6 +18,7 @@ from echomq.cli.ops_common import (
     confirm,
     counted,
     known_queue,
+    must_say_yes,
     opened,
     told,
     typed,
@@ -92,6 +93,7 @@ def drain(
     """
     from echomq.protocol import admin, survey
 
+    must_say_yes(json=json, yes=yes)
     with opened(url, fence, wire) as conn:
         seen = conn.run(survey.queue(known_queue(conn, queue)))
         doomed = seen.pending + (seen.scheduled if scheduled else 0)
@@ -128,6 +130,7 @@ def obliterate(
     from echomq.protocol import admin
     from echomq.protocol.errors import StateError
 
+    must_say_yes(json=json, yes=yes)
     with opened(url, fence, wire) as conn:
         each = conn.run(overview(known_queue(conn, queue)))
         if not each.seen.paused:

@@ -20,6 +20,7 @@ from echomq.cli.ops_common import (
     confirm,
     counted,
     known_queue,
+    must_say_yes,
     opened,
     told,
 )
@@ -75,6 +76,8 @@ def dead(
     from echomq.cli.ops_text import span_ms
 
     action = choose({"--retry": retry, "--purge": purge})
+    if action:
+        must_say_yes(json=json, yes=yes)
     which = Which(name, error, None if older_than is None else span_ms("--older-than", older_than))
     with opened(url, fence, wire) as conn:
         known_queue(conn, queue)

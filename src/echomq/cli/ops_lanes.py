@@ -20,6 +20,7 @@ from echomq.cli.ops_common import (
     counted,
     known_queue,
     lane_meant,
+    must_say_yes,
     opened,
     told,
 )
@@ -82,6 +83,8 @@ def lanes(
     action = choose({"--pause": pause, "--resume": resume, "--limit": limit, "--weight": weight, "--drain": drain})
     if action and lane is None:
         raise InvalidInputError(f"{action} acts on one lane: echomq lanes {queue} LANE {action}")
+    if drain:
+        must_say_yes(json=json, yes=yes)
     ceiling = None if limit is None else ops_text.number_or_none("--limit", limit, least=1)
     with opened(url, fence, wire) as conn:
         known_queue(conn, queue)

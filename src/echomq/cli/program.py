@@ -1,11 +1,13 @@
 """The `echomq` program: its commands, and how it ends when something is wrong.
 
 One clear sentence on stderr and no traceback: exit code 2 for what was written wrongly, 1 for a server that cannot
-be reached and for everything else that EchoMQ itself reports.
+be reached and for everything else that EchoMQ itself reports. Asked for JSON, a command answers in JSON then, too: an
+object with the sentence as `error`, on stdout.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from importlib import import_module
@@ -75,21 +77,39 @@ def _version(wanted: bool) -> None:
 
 def run() -> None:
     """Runs the program with the arguments of this process."""
+    machine = "--json" in _options(sys.argv[1:])
     try:
-        build(sys.argv[1] if len(sys.argv) > 1 else None)()
+        program = build(sys.argv[1] if len(sys.argv) > 1 else None)
+        if machine:
+            raise SystemExit(program(standalone_mode=False))
+        program()
     except echomq.InvalidInputError as error:
-        fail(str(error), 2)
+        fail(str(error), 2, error, machine=machine)
     except echomq.EchoMQError as error:
-        fail(str(error), 1)
+        fail(str(error), 1, error, machine=machine)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except BrokenPipeError:
         # Whoever read our output has gone; keep the interpreter from saying so again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
+    except Exception as error:
+        # What the parser of the command line refuses, of a class that typer keeps to itself.
+        message, code = getattr(error, "format_message", None), getattr(error, "exit_code", None)
+        if not machine or message is None or not isinstance(code, int):
+            raise
+        fail(str(message()), code, error, machine=machine)
 
 
-def fail(sentence: str, code: int) -> None:
-    """Says what is wrong and ends the process."""
+def _options(words: list[str]) -> list[str]:
+    """What comes before a `--`."""
+    return words[: words.index("--")] if "--" in words else words
+
+
+def fail(sentence: str, code: int, error: Exception | None = None, *, machine: bool = False) -> None:
+    """Says what is wrong and ends the process; a `machine` is told on stdout, in a line of JSON."""
+    if machine:
+        kind = type(error).__name__
+        print(json.dumps({"error": sentence, "kind": kind, "exit_code": code}), flush=True)
     print(f"echomq: {sentence}", file=sys.stderr)
     raise SystemExit(code)
