@@ -73,6 +73,7 @@ def start(tmp_path: Path, server: Server, queue: str) -> Iterator[Start]:
             each.wait()
         finally:
             each.close()
+            print(each.log)  # shown when the test has failed
         assert not any(map(alive, each.workers()))
 
 
