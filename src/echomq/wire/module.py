@@ -11,6 +11,9 @@ from echomq.protocol.errors import EchoMQError
 
 __all__ = ["ModuleMissingError", "find_module", "module_path"]
 
+BUILD_VARIABLE = "ECHOMQ_BUILD_NATIVE"
+"""Read as the package is built (`hatch_build.py`): 1, the module must be built; 0, it is not."""
+
 _FILE = Path(__file__).parent / "native" / "echomq.so"
 
 
@@ -29,7 +32,7 @@ def module_path() -> Path:
     if found is None:
         raise ModuleMissingError(
             f"native module: {_FILE} is not there, this EchoMQ was installed without a C compiler;"
-            " put cc, gcc or clang on PATH and run `pip install --force-reinstall --no-binary echomq echomq`"
-            " (in a source tree: `make native`), or stay on wire 4, which needs no module"
+            f" put cc, gcc or clang on PATH and run `{BUILD_VARIABLE}=1 pip install --force-reinstall"
+            " --no-binary echomq echomq` (in a source tree: `make native`), or stay on wire 4, which needs no module"
         )
     return found
