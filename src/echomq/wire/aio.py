@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from types import TracebackType
 from typing import Literal, TypeVar, Unpack
 
@@ -174,7 +174,7 @@ class AsyncConnector:
                     await carrier.close()
         finally:
             if not isinstance(self._source, FixedSource):
-                await loop.run_in_executor(None, self._source.release)
+                await _aside(loop, self._source.release)
 
     async def _finish(self, carrier: Carrier, lease: node.NodeLease | None) -> None:
         await carrier.finish()
@@ -236,6 +236,16 @@ class AsyncConnector:
             self._carrier.abandon()
         forks.graveyard.append((self._carrier, self._loop, self._keeper, self._leased))
         self._carrier = self._loop = self._keeper = self._leased = self._lease = None
+
+
+async def _aside(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    """Calls it in a thread; at the interpreter's end, which has no threads to give, here."""
+    try:
+        called = loop.run_in_executor(None, function)
+    except RuntimeError:
+        function()
+    else:
+        await called
 
 
 class _Opening:
