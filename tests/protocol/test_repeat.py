@@ -9,7 +9,7 @@ import pytest
 
 from echomq.identity.branded import parse
 from echomq.identity.minter import Minter
-from echomq.protocol import jobs, metrics, repeat
+from echomq.protocol import cron, jobs, metrics, repeat
 from echomq.protocol.errors import InvalidInputError, KindError
 from echomq.protocol.repeat import Due, Fired, Firing, Registration
 from echomq.protocol.replies import Admission, State
@@ -265,6 +265,34 @@ def test_a_name_that_is_no_text_hides_nobody(scene: Scene) -> None:
     good = register(scene, "good")
     due = scene.run(repeat.due(scene.queue, now_ms=scene.now_ms() + 1))
     assert due == (Due("good", str(good), HOUR, b"t"),)
+
+
+STRANGE = [
+    b"\xff",
+    b"a\x80",
+    b"\xc0\x80",
+    b"\xe0\x9f\xbf",
+    b"\xed\xa0\x80",
+    b"\xf0\x8f\xbf\xbf",
+    b"\xf4\x90\x80\x80",
+    b"\xf5\x80\x80\x80",
+]
+STRANGE += [b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\xc3(", b"\xe2\x82(", *(b"%d\xfe" % n for n in range(250))]
+"""Names that no host reads as text."""
+TEXTS = ["ü", "\u07ff", "\u0800", "\ud7ff", "\ue000", "\uffff", "\U00010000", "😀", "\U0010ffff", "\x7f", "a b"]
+
+
+def test_names_that_are_no_text_hide_nobody_however_many_there_are(scene: Scene) -> None:
+    for kind, keep in (("repeat", {"every_ms": 5, "template": "t"}), ("cron", {"every_ms": 5})):
+        key = scene.keys.base.encode() + kind.encode()
+        for n, name in enumerate([*STRANGE, *(text.encode() for text in TEXTS)]):
+            scene.execute("HSET", key + b":" + name, *(word for pair in keep.items() for word in pair))
+            scene.execute("ZADD", key, n + 1, name)
+    found = scene.run(cron.due(scene.queue, now_ms=scene.now_ms(), limit=7))
+    assert [due.name for due in found.repeat] == TEXTS[:7]
+    assert [due.entry.name for due in found.cron] == TEXTS[:7]
+    assert [due.name for due in scene.run(repeat.due(scene.queue, now_ms=scene.now_ms()))] == TEXTS
+    assert scene.execute("ZCARD", scene.keys.repeat) == len(STRANGE) + len(TEXTS)
 
 
 def test_a_record_of_another_type_is_dropped(scene: Scene) -> None:

@@ -224,6 +224,18 @@ def test_an_outcome_is_a_value_or_a_typed_error() -> None:
     assert isinstance(outcome(call, []), UnexpectedReplyError)
 
 
+def test_an_answer_that_cannot_be_read_is_told_by_its_beginning() -> None:
+    def decode(reply: Reply) -> int:
+        raise KeyError(reply)
+
+    call = Call("look", ("emq:{q}:a",), (), decode, command="GET", subject="q")
+    error = outcome(call, [b"x" * 1_000_000] * 3)
+    assert isinstance(error, UnexpectedReplyError)
+    assert len(str(error)) < 300
+    assert len(error.reply) <= 200
+    assert str(error).startswith("look q: cannot read [b'xxx")
+
+
 def test_a_decoder_that_fails_costs_only_its_own_call() -> None:
     def decode(reply: Reply) -> int:
         raise KeyError("nothing there")

@@ -29,8 +29,9 @@ from echomq.app.succession import Succession
 from echomq.app.text import cut
 from echomq.identity.minter import wall_clock_ms
 from echomq.protocol.backoff import delay_ms
+from echomq.protocol.errors import JobCancelledError
 from echomq.protocol.replies import Claimed
-from echomq.runtime.cancel import LOST, JobCancelledError, current
+from echomq.runtime.cancel import LOST, current
 from echomq.runtime.hand import Held
 from echomq.runtime.outcome import (
     DONE,

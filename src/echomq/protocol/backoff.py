@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from echomq.identity.errors import InvalidInputError
-
-MAX_DELAY_MS = (1 << 53) - 1
-"""Scores are doubles, so no time can be longer (protocol §4)."""
+from echomq.protocol.checks import MAX_SPAN_MS
 
 
-def _checked(name: str, value: object, least: int, most: int | None = MAX_DELAY_MS) -> int:
+def _checked(name: str, value: object, least: int, most: int | None = MAX_SPAN_MS) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidInputError(f"{name} must be an int, not {type(value).__name__}: {value!r}")
     if value < least or (most is not None and value > most):

@@ -14,6 +14,7 @@ __all__ = [
     "FenceError",
     "IdError",
     "InvalidInputError",
+    "JobCancelledError",
     "KindError",
     "LockedError",
     "NativeMissingError",
@@ -37,6 +38,10 @@ class QueueNameError(InvalidInputError):
 
 class PayloadTooLargeError(InvalidInputError):
     """A payload above the limit of what the server accepts as one string."""
+
+
+class JobCancelledError(EchoMQError):
+    """Raised inside a job by `raise_if_cancelled`: the job is to end, and no attempt of it follows."""
 
 
 class ServerError(EchoMQError):

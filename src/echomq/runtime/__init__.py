@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from echomq.protocol.errors import JobCancelledError
 from echomq.runtime.budget import Budget
-from echomq.runtime.cancel import CancelToken, JobCancelledError, current_token
+from echomq.runtime.cancel import CancelToken, current_token
 from echomq.runtime.consumer import Consumer
 from echomq.runtime.dial import Dial
 from echomq.runtime.leases import LeaseKeeper

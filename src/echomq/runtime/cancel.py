@@ -12,14 +12,11 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final
 
-from echomq.identity.errors import EchoMQError, InvalidInputError
+from echomq.identity.errors import InvalidInputError
+from echomq.protocol.errors import JobCancelledError
 
 LOST: Final = "the lease was lost: another worker may have the job"
 """The reason when nobody wished it."""
-
-
-class JobCancelledError(EchoMQError):
-    """Raised inside a job by `raise_if_cancelled`: the job is to end, and no attempt of it follows."""
 
 
 class CancelToken:

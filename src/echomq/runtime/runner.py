@@ -11,8 +11,9 @@ from functools import partial
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 from echomq.identity.errors import InvalidInputError
+from echomq.protocol.errors import JobCancelledError
 from echomq.protocol.replies import Claimed
-from echomq.runtime.cancel import JobCancelledError, current
+from echomq.runtime.cancel import current
 from echomq.runtime.hand import Held
 from echomq.runtime.loops import log, told
 from echomq.runtime.outcome import DONE, RELEASED, Bury, Later, Outcome, Retry, failure_text

@@ -10,7 +10,7 @@ from echomq.identity.errors import EchoMQError
 from echomq.protocol import jobs
 from echomq.protocol.backoff import Policy, check_policy, delay_ms
 from echomq.protocol.call import Call, Reply
-from echomq.protocol.checks import check_job, integer
+from echomq.protocol.checks import MAX_SPAN_MS, check_job, integer
 from echomq.protocol.errors import ServerError, StaleTokenError, UnexpectedReplyError
 from echomq.protocol.follow import Follow
 from echomq.protocol.jobs import Finished
@@ -20,7 +20,6 @@ from echomq.runtime.hand import Held
 from echomq.runtime.loops import log
 from echomq.runtime.outcome import (
     LINE,
-    MAX_DELAY_MS,
     Bury,
     Done,
     Lapsed,
@@ -247,7 +246,7 @@ class Settler:
 
     def _policy(self, failures: int) -> int:
         try:
-            return min(delay_ms(self._retry_delay, failures), MAX_DELAY_MS)
+            return min(delay_ms(self._retry_delay, failures), MAX_SPAN_MS)
         except BaseException:  # noqa: BLE001  (a user's function; its fault must not keep the job from being settled)
             log.exception("queue %s: the retry policy failed; %d ms instead", self._queue, _FALLBACK_MS)
             return _FALLBACK_MS

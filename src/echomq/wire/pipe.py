@@ -91,7 +91,8 @@ def unreadable(call: Call[object], answer: Answer, error: Exception) -> EchoMQEr
     """What the caller gets when its decoder failed."""
     if isinstance(error, EchoMQError):
         return error
-    unread = UnexpectedReplyError(f"{call.verb} {call.subject}: cannot read {answer!r}", reply=repr(answer))
+    # Its beginning is enough: it may be long, and hold payloads.
+    unread = UnexpectedReplyError(f"{call.verb} {call.subject}: cannot read {answer!r:.200}", reply=f"{answer!r:.200}")
     unread.__cause__ = error
     return unread
 
