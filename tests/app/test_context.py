@@ -1,4 +1,4 @@
-"""A running job knows itself: `current_job()`, its progress and log, and whether somebody has cancelled it."""
+"""A running job knows itself: `current_job()`, its progress and its log."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from echomq import (
-    Cancellation,
-    Cancelled,
     EchoMQ,
     InvalidInputError,
     Job,
@@ -21,14 +19,10 @@ from echomq import (
     State,
     admin,
     current_job,
-    jobs,
-    metrics,
-    mint,
 )
 from echomq.app.context import KEEP_LINES
-from echomq.errors import BlockingCallWarning, IdError
+from echomq.errors import BlockingCallWarning
 from echomq.protocol.checks import MAX_SPAN_MS
-from support.servers import wait_until
 
 Rows = Callable[[], list[dict[str, bytes]]]
 
@@ -319,186 +313,4 @@ async def test_a_log_line_that_is_no_text_is_refused(mq: EchoMQ, working, dead_r
         await state_is(job, State.DEAD)
     (row,) = await asyncio.to_thread(dead_rows)
     assert row["last_error"].startswith(b"InvalidInputError: a log line must be text, not int: 5")
-    await mq.aclose()
-
-
-# Cancelling
-
-
-@pytest.mark.parametrize("kind", ["now", "later", "in a lane"])
-def test_a_job_that_does_not_run_is_buried_at_once(mq: EchoMQ, queue: str, dead_rows: Rows, kind: str) -> None:
-    @mq.job(name="work")
-    def work() -> None: ...
-
-    bound = {"now": work.options(), "later": work.after(hours=1), "in a lane": work.options(lane="acme")}[kind]
-    job = bound.enqueue()
-    assert job.cancel("not wanted") is Cancellation.DEAD
-    assert job.state() is State.DEAD
-    (row,) = dead_rows()
-    assert row["last_error"] == b"cancelled: not wanted"
-    assert mq.run(jobs.claim(queue)) is None
-    assert job.cancel() is Cancellation.DEAD
-
-
-def test_a_job_that_is_gone_cannot_be_cancelled(mq: EchoMQ, queue: str) -> None:
-    @mq.job(name="work")
-    def work() -> None: ...
-
-    job = work.enqueue()
-    claimed = mq.run(jobs.claim(queue))
-    assert claimed is not None
-    mq.run(jobs.complete(queue, claimed.id, claimed.token))
-    assert job.cancel() is Cancellation.GONE
-    assert job.state() is State.ABSENT
-    assert mq.cancel(mint()) is Cancellation.GONE
-
-
-def test_an_app_cancels_by_the_id(mq: EchoMQ, queue: str) -> None:
-    @mq.job(name="work")
-    def work() -> None: ...
-
-    assert mq.cancel(work.enqueue().id, reason="r") is Cancellation.DEAD
-    other = work.options(queue=f"{queue}-other").enqueue()
-    assert mq.cancel(other.id) is Cancellation.GONE
-    assert mq.cancel(other.id, queue=f"{queue}-other") is Cancellation.DEAD
-    with pytest.raises(IdError):
-        mq.cancel("ORD0KHTOWnGLuC")
-    reason: Any = 5
-    with pytest.raises(InvalidInputError, match="must be str, not int"):
-        other.cancel(reason)
-
-
-async def test_a_coroutine_that_runs_is_ended(mq: EchoMQ, working, dead_rows: Rows) -> None:
-    started = asyncio.Event()
-    ended = list[tuple[bool, str | None]]()
-
-    @mq.job(name="work")
-    async def work() -> None:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append((current_job().cancelled, current_job().reason))
-
-    job = await work.aenqueue()
-    async with working():
-        await started.wait()
-        assert await job.acancel("not wanted") is Cancellation.REQUESTED
-        await state_is(job, State.DEAD)
-    (row,) = await asyncio.to_thread(dead_rows)
-    assert row["last_error"] == b"cancelled: not wanted"
-    assert ended == [(True, "cancelled: not wanted")]
-    await mq.aclose()
-
-
-async def test_a_plain_function_that_runs_is_told(mq: EchoMQ, working, dead_rows: Rows) -> None:
-    started, seen = threading.Event(), list[tuple[bool, str | None]]()
-
-    @mq.job(name="work")
-    def work() -> None:
-        job = current_job()
-        seen.append((job.cancelled, job.reason))
-        job.raise_if_cancelled()
-        started.set()
-        wait_until(lambda: job.cancelled)
-        seen.append((job.cancelled, job.reason))
-        job.raise_if_cancelled()
-        raise AssertionError("it was to end here")
-
-    job = await work.aenqueue()
-    async with working():
-        await asyncio.to_thread(started.wait)
-        assert await mq.acancel(job.id) is Cancellation.REQUESTED
-        await state_is(job, State.DEAD)
-    (row,) = await asyncio.to_thread(dead_rows)
-    assert row["last_error"] == b"cancelled"
-    assert seen == [(False, None), (True, "cancelled")]
-    await mq.aclose()
-
-
-async def test_a_job_that_does_not_look_ends_as_it_ends(mq: EchoMQ, queue: str, working) -> None:
-    started, go = threading.Event(), threading.Event()
-
-    @mq.job(name="work")
-    def work() -> None:
-        started.set()
-        go.wait()
-
-    job = await work.aenqueue()
-    async with working():
-        await asyncio.to_thread(started.wait)
-        await job.acancel()
-        go.set()
-        await state_is(job, State.ABSENT)
-    assert (await mq.arun(metrics.counts(queue))).completed == 1
-    await mq.aclose()
-
-
-async def test_a_job_that_is_cancelled_has_no_further_attempt(mq: EchoMQ, queue: str, working) -> None:
-    started, go = threading.Event(), threading.Event()
-
-    @mq.job(name="work")
-    def work() -> None:
-        started.set()
-        go.wait()
-        wait_until(lambda: current_job().cancelled)
-        raise RuntimeError("failed in the meantime")
-
-    job = await work.aenqueue()
-    async with working():
-        await asyncio.to_thread(started.wait)
-        await job.acancel()
-        go.set()
-        await state_is(job, State.DEAD)
-    assert (await mq.arun(metrics.row(queue, job.id)))["last_error"].startswith(b"cancelled")
-    await mq.aclose()
-
-
-@pytest.mark.parametrize(
-    ("reason", "text"), [((), b"cancelled"), (("the order is gone",), b"cancelled: the order is gone")]
-)
-async def test_a_job_may_cancel_itself(mq: EchoMQ, working, dead_rows: Rows, reason, text) -> None:
-    @mq.job(name="work")
-    async def work() -> None:
-        raise Cancelled(*reason)
-
-    job = await work.aenqueue()
-    async with working():
-        await state_is(job, State.DEAD)
-    (row,) = await asyncio.to_thread(dead_rows)
-    assert row["last_error"] == text
-    await mq.aclose()
-
-
-def test_a_reason_is_text() -> None:
-    reason: Any = 5
-    with pytest.raises(InvalidInputError, match="the reason of Cancelled must be str, not int: 5"):
-        Cancelled(reason)
-
-
-async def test_a_lost_lease_tells_the_job_and_buries_nothing(mq: EchoMQ, queue: str, working) -> None:
-    started, seen, ended = threading.Event(), list[str | None](), threading.Event()
-
-    @mq.job(name="work")
-    def work() -> None:
-        job = current_job()
-        if started.is_set():
-            ended.set()
-            return
-        started.set()
-        wait_until(lambda: job.cancelled)
-        seen.append(job.reason)
-        job.raise_if_cancelled()
-
-    job = await work.aenqueue()
-    # One slot: nobody claims it before this run ends, so that its token is still the right one.
-    async with working(lease=timedelta(milliseconds=300), concurrency=1):
-        await asyncio.to_thread(started.wait)
-        # The lease ends over the worker's head, and the job is claimable again.
-        assert await mq.arun(jobs.release(queue, job.id, 1)) is None
-        await asyncio.to_thread(ended.wait)
-        await state_is(job, State.ABSENT)
-        await until(lambda: seen)
-    assert "lease was lost" in str(seen[0])
-    assert (await mq.arun(metrics.counts(queue))).dead == 0
     await mq.aclose()

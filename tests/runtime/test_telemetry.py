@@ -7,11 +7,12 @@ import asyncio
 import pytest
 
 from echomq.identity.errors import InvalidInputError
-from echomq.protocol import admin
+from echomq.protocol import admin, repeat
 from echomq.protocol.backoff import Fixed
-from echomq.protocol.replies import Claimed, Idle
+from echomq.protocol.replies import Admission, Claimed, Idle
 from echomq.runtime import Bury, Later, current_token, hub
 from echomq.runtime.telemetry import (
+    Added,
     Cancelled,
     Completed,
     Dead,
@@ -62,6 +63,16 @@ async def test_a_life_is_told_step_by_step(desk: Desk) -> None:
         Completed(q, job_id, 2),
         WorkerStopped(q, name),
     ]
+
+
+async def test_an_occurrence_is_told_by_the_consumer_that_fires_it(desk: Desk) -> None:
+    steps: list[Step] = []
+    async with aconnect(desk.server.url) as conn:
+        await conn.run(repeat.register(desk.queue, "r", every_ms=MINUTE, template=b"t", first_run_ms=0))
+        async with desk.consuming(beat_ms=MINUTE, watch=Telemetry(steps.append)) as consumer:
+            await until(lambda: consumer.tally.completed == 1)
+    (job,) = desk.seen
+    assert [step for step in steps if isinstance(step, Added)] == [Added(desk.queue, job.id, Admission.ADMITTED)]
 
 
 async def test_the_ways_to_the_morgue_are_told_apart(desk: Desk) -> None:
