@@ -10,6 +10,7 @@ import pytest
 from echomq.protocol import admission, jobs, lanes
 from echomq.protocol.call import Call
 from echomq.protocol.lanes import lane_id
+from echomq.protocol.replies import Completion
 from support.runner import Scene
 
 pytestmark = pytest.mark.strays("a key of the queue holds what no client of the protocol writes")
@@ -121,3 +122,32 @@ def test_a_spent_budget_that_is_no_number_is_opened_anew(scene: Scene) -> None:
     assert [job.id for job in scene.run(jobs.claim_many(scene.queue, 3)).jobs] == ids[:2]
     assert scene.execute("GET", scene.keys.limiter) == b"2"
     assert scene.execute("PTTL", scene.keys.limiter) > 0
+
+
+@pytest.mark.parametrize("key", ["schedule", "repeat", "cron"])
+def test_a_claim_gives_out_what_it_took_whatever_lies_where_next_runs_are(scene: Scene, key: str) -> None:
+    flat, grouped = scene.minter.mint_many(2)
+    scene.run(jobs.enqueue(scene.queue, flat, b"p"))
+    scene.run(lanes.enqueue(scene.queue, grouped, b"p", LANE))
+    scene.execute("SET", scene.keys.base + key, "abc")
+    taken = [*scene.run(jobs.claim_many(scene.queue, 1)).jobs, *scene.run(lanes.claim_weighted(scene.queue)).jobs]
+    assert {job.id for job in taken} <= {flat, grouped}
+    taken += scene.run(jobs.claim_many(scene.queue, 1)).jobs
+    assert {job.id for job in taken} == {flat, grouped}
+
+
+@pytest.mark.parametrize("key", ["paused", "glimit", "gactive"])
+def test_a_due_job_stays_where_it_is_when_the_books_of_its_lane_are_no_books(scene: Scene, key: str) -> None:
+    (due,) = scene.minter.mint_many(1)
+    scene.run(admission.admit(scene.queue, due, b"p", group=LANE, at_ms=1))
+    scene.execute("SET", scene.keys.base + key, "abc")
+    assert "WRONGTYPE" in str(scene.refusal(jobs.promote(scene.queue)))
+    assert scene.score("schedule", due) == 1
+
+
+def test_a_job_with_half_a_parent_leaves_no_signal_and_says_so(scene: Scene) -> None:
+    job_id = scene.mint()
+    scene.run(jobs.enqueue(scene.queue, job_id, b"p"))
+    scene.run(jobs.claim(scene.queue))
+    scene.execute("HSET", scene.keys.job(job_id), "parent_queue", "elsewhere")
+    assert scene.run(jobs.complete_many(scene.queue, [(job_id, 1)])) == (Completion.RETIRED,)

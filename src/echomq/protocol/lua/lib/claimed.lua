@@ -1,10 +1,11 @@
 -- claimed(why): the reply of a claim (protocol §12.2): {now ms, why, next ms or -1, then id, payload, attempts,
 -- failures, stalled, group or '' a job}. `next` is the earliest of schedule, recurrences and a rate window's end.
 -- A claim that found nothing deletes `wake`, unless flat work waits after all: a lane claim does not look there, and
--- a burial can release a parent.
+-- a burial can release a parent. The jobs are in hand by then, so a schedule of another type is as good as none.
 -- failed(failure): the refusal for what a protected call caught.
 -- @include hand
 -- @include gate
+-- @include mind
 local function failed(failure)
   return redis.error_reply(type(failure) == 'table' and failure.err or tostring(failure))
 end
@@ -15,7 +16,8 @@ local function claimed(why)
   end
   local nearest = why == 'rate' and window_end() or -1
   for _, key in ipairs({ 'schedule', 'repeat', 'cron' }) do
-    local head = redis.call('ZRANGE', base .. key, 0, 0, 'WITHSCORES')[2]
+    local first = mind('ZRANGE', base .. key, 0, 0, 'WITHSCORES')
+    local head = first and first[2]
     local score = head and math.max(math.ceil(tonumber(head)), 0)
     if score and score < 9007199254740992 and (nearest < 0 or score < nearest) then nearest = score end
   end

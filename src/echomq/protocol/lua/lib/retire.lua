@@ -42,7 +42,7 @@ local function retire(ids, tokens, results, ttls)
         answers[i] = 'ERR complete cannot write its lane or its parent'
       else
         local row = row_of(id)
-        answers[i] = known[4] and 2 or 1
+        answers[i] = known[3] and known[4] and 2 or 1
         taken[id] = true
         if place == 'active' then freed = freed + 1 end
         if place == 'active' and not group then

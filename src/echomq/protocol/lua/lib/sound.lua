@@ -9,5 +9,9 @@ end
 local function sound_lane(group)
   if not group then return end
   redis.call('LLEN', base .. 'ring')
-  lane_served(group)
+  if lane_served(group) > 0 then return end
+  -- It may not have looked at all of them, which a job more in the lane will change.
+  redis.call('SISMEMBER', base .. 'paused', group)
+  redis.call('HGET', base .. 'glimit', group)
+  redis.call('HGET', base .. 'gactive', group)
 end
