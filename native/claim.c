@@ -9,8 +9,6 @@
 
 #define VERB "EMQ.CLAIM"
 
-enum { SLICE = 1000 };
-
 /* What the script sees to; a function that reads answers one of these, or NULL. */
 #define LANE "EMQSTATE claim lane not native"
 #define RATE "EMQSTATE claim rate not native"
@@ -176,7 +174,7 @@ static bool fits_named(const struct queue *queue, const char *name, int type) {
 static void take(const struct queue *queue, struct claim *claim) {
     if (claim->seen)
         emq_done(RedisModule_Call(queue->ctx, "ZREMRANGEBYRANK", "!scl", claim->pending, "0", claim->seen - 1));
-    RedisModuleString *deadline = RedisModule_CreateStringFromLongLong(queue->ctx, claim->deadline), *vector[2 * SLICE];
+    RedisModuleString *deadline = RedisModule_CreateStringFromLongLong(queue->ctx, claim->deadline), *vector[2 * EMQ_SLICE];
     size_t length = 0;
     for (size_t i = 0; i < claim->count; i++) {
         struct job *job = claim->jobs + i;
@@ -184,7 +182,7 @@ static void take(const struct queue *queue, struct claim *claim) {
         emq_set_active(queue, job->row, job->attempts);
         vector[length++] = deadline;
         vector[length++] = job->id;
-        if (length == 2 * SLICE || i + 1 == claim->count) {
+        if (length == 2 * EMQ_SLICE || i + 1 == claim->count) {
             emq_done(RedisModule_Call(queue->ctx, "ZADD", "!sv", claim->active, vector, length));
             length = 0;
         }

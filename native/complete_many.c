@@ -9,8 +9,6 @@
 #define STALE "EMQSTALE complete token mismatch"
 #define NOT_ACTIVE "EMQSTATE complete not active"
 
-enum { SLICE = 1000 };
-
 enum verdict { GONE, GHOST, IS_STALE, IS_NOT_ACTIVE, RETIRED };
 
 /* One job of the call: its four arguments, and what is to become of it. */
@@ -78,7 +76,7 @@ static bool drop(const struct queue *queue, RedisModuleString *key) {
 
 /* What a slice of the call is to write, as vectors. */
 struct writes {
-    RedisModuleString *dropped[3 * SLICE], *out[SLICE];
+    RedisModuleString *dropped[3 * EMQ_SLICE], *out[EMQ_SLICE];
     size_t dropped_count, out_count, told_length;
     char *told;
 };
@@ -168,8 +166,8 @@ static void complete(const struct queue *queue, RedisModuleString *active, Redis
     RedisModuleString *pending = emq_key_named(queue, "pending");
     if (read_all(queue, active, pending, jobs, count)) {
         RedisModule_ReplyWithArray(queue->ctx, (long)count);
-        for (size_t first = 0; first < count; first += SLICE)
-            write_slice(queue, active, jobs + first, count - first < SLICE ? count - first : SLICE);
+        for (size_t first = 0; first < count; first += EMQ_SLICE)
+            write_slice(queue, active, jobs + first, count - first < EMQ_SLICE ? count - first : EMQ_SLICE);
     } else {
         RedisModule_ReplyWithError(queue->ctx, "EMQSTATE complete job not native");
     }

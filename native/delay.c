@@ -62,7 +62,8 @@ static void delay(const struct queue *queue, const struct delay *call) {
         RedisModule_ReplyWithLongLong(queue->ctx, 1);
     } else {
         /* An id in hand without a row is a ghost. */
-        if (!row.lives && emq_member(queue, call->active, call->id))
+        if (!row.lives && emq_fits(queue, call->active, REDISMODULE_KEYTYPE_ZSET) &&
+            emq_member(queue, call->active, call->id))
             emq_done(RedisModule_Call(queue->ctx, "ZREM", "!ss", call->active, call->id));
         RedisModule_ReplyWithError(queue->ctx, wrong);
     }

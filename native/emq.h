@@ -16,6 +16,12 @@
 /* The longest time or count: scores are doubles (protocol §4). */
 #define EMQ_LAST 9007199254740991LL
 
+/* How many members a vector of a command has at most (protocol §5). The fuzzer's build makes it few, so that it comes
+ * beyond. */
+#ifndef EMQ_SLICE
+#define EMQ_SLICE 1000
+#endif
+
 /* Bytes that belong to somebody else. */
 struct text {
     const char *at;

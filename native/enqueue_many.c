@@ -4,10 +4,8 @@
 
 #define VERB "EMQ.ENQUEUEMANY"
 
-enum { SLICE = 1000 };
-
 static void admit(const struct queue *queue, RedisModuleString *pending, RedisModuleString **jobs, int count) {
-    RedisModuleString *vector[2 * SLICE];
+    RedisModuleString *vector[2 * EMQ_SLICE];
     size_t length = 0;
     long long admitted = 0;
     RedisModule_ReplyWithArray(queue->ctx, count);
@@ -23,7 +21,7 @@ static void admit(const struct queue *queue, RedisModuleString *pending, RedisMo
         }
         emq_free(queue, row);
         RedisModule_ReplyWithLongLong(queue->ctx, !known);
-        if (length == 2 * SLICE || (length && i == count - 1)) {
+        if (length == 2 * EMQ_SLICE || (length && i == count - 1)) {
             emq_done(RedisModule_Call(queue->ctx, "ZADD", "!sv", pending, vector, length));
             length = 0;
         }

@@ -6,8 +6,6 @@
 
 #define VERB "EMQ.PROMOTE"
 
-enum { SLICE = 1000 };
-
 /* What is due: ids, and the row's key of each, NULL for a ghost. */
 struct batch {
     RedisModuleString **ids, **rows;
@@ -58,9 +56,9 @@ static void read_rows(const struct queue *queue, struct batch *batch) {
 
 static void move(const struct queue *queue, RedisModuleString *schedule, RedisModuleString *pending,
                  const struct batch *batch) {
-    RedisModuleString *vector[2 * SLICE];
-    for (size_t first = 0; first < batch->count; first += SLICE) {
-        size_t last = batch->count - first < SLICE ? batch->count : first + SLICE, length = 0;
+    RedisModuleString *vector[2 * EMQ_SLICE];
+    for (size_t first = 0; first < batch->count; first += EMQ_SLICE) {
+        size_t last = batch->count - first < EMQ_SLICE ? batch->count : first + EMQ_SLICE, length = 0;
         for (size_t i = first; i < last; i++) {
             if (!batch->rows[i]) continue;
             vector[length++] = emq_words.zero;
