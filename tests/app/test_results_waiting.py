@@ -208,7 +208,7 @@ async def test_ten_thousand_handles_and_waits_leave_nothing(mq: EchoMQ, queue: s
     await finish(mq, queue, job)
     handles = [number(mq).handle(job.id) for _ in range(10_000)]
     assert await asyncio.gather(*[each.result(SOON) for each in handles]) == [1] * 10_000
-    hub = await mq._connections.waiting()
+    hub = await mq.ground.connections.waiting()
     assert [desk._waits for desk in hub._desks.values()] == [{}]
     assert [desk._due for desk in hub._desks.values()] == [{}]
     gc.collect()

@@ -10,7 +10,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,8 @@ class Address:
     """The URL and the wire that the app was told to use instead of its own."""
     prepare: Callable[[], object] | None = None
     """Called once the app is imported, to set up logging for example. A function of a module, or a `partial` of one."""
+    aside: str = ""
+    """What a test puts before the names of its queues."""
 
     def load(self) -> EchoMQ:
         """The app, ready to be used. `InvalidInputError` with one sentence when it is not to be found there."""
@@ -47,6 +49,8 @@ class Address:
         if self.server is not None:
             url, wire = self.server
             mq.use_server(url, wire=wire)
+        if self.aside:
+            mq.exchange(replace(mq.ground, aside=self.aside))
         return mq
 
 
@@ -60,7 +64,7 @@ def address_of(mq: EchoMQ) -> Address | None:
         for path in _names(module, mq):
             others = (other for home in homes if (other := _importable(home)) is not None)
             modules = tuple(other for other in dict.fromkeys(others) if other != name)
-            return Address(f"{name}:{path}", modules, mq.moved)
+            return Address(f"{name}:{path}", modules, mq.moved, aside=mq.ground.aside)
     return None
 
 

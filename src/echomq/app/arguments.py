@@ -19,6 +19,7 @@ import msgspec
 
 from echomq.app.depends import injected, signature_of
 from echomq.app.errors import EnvelopeError, JobDefinitionError, SerializationError
+from echomq.app.fidelity import lost
 from echomq.app.plain import HOLE, altered, dec_hook, encode_value, is_loose, not_finite, reason
 from echomq.app.text import cut
 
@@ -117,6 +118,12 @@ class Arguments:
                         values[name] = {key: self._arrived(name, item) for key, item in value.items()}
         return bound.args, bound.kwargs
 
+    def named(self, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, object]:
+        """A call's arguments by name, those that it leaves to their defaults among them; Python's own `TypeError`."""
+        bound = self._bind(args, kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
     def culprit(self, args: tuple[object, ...], kwargs: dict[str, object], error: Exception) -> SerializationError:
         """Which argument it was that could not be encoded, and why."""
         for name, _, value in self._each(args, kwargs):
@@ -174,11 +181,13 @@ class Arguments:
         if hidden:
             raise self._unserialisable(name, "it holds a NaN or an infinity, which have no form in JSON")
         try:
-            parameter.arrive(_decode(encoded))
+            arrived = parameter.arrive(_decode(encoded))
         except Exception as error:
             raise SerializationError(
                 f"argument {name!r} of job {self.job!r} does not fit its annotation: {reason(error)}"
             ) from error
+        if why := lost(value, arrived):
+            raise SerializationError(f"argument {name!r} of job {self.job!r} would arrive altered: {why}")
 
     def _arrived(self, name: str, value: object) -> object:
         try:

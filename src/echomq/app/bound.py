@@ -30,7 +30,8 @@ class Bound(msgspec.Struct, Generic[R_co], frozen=True):
     @property
     def queue(self) -> str:
         """The queue that it goes to."""
-        return self.options.queue or self.job.queue
+        queue = self.options.queue
+        return self.job.queue if queue is None else self.job.mq.placed(queue)
 
     @property
     def payload(self) -> bytes:

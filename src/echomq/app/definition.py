@@ -166,7 +166,7 @@ def _options(mq: EchoMQ, words: JobWords) -> JobOptions:
         raise JobDefinitionError("max_attempts=1 lets nothing be tried again, so retry_on has no use: leave one out")
     return JobOptions(
         name="",
-        queue=mq.default_queue if queue is None else mq.queue_name(queue),
+        queue=mq.own_default_queue if queue is None else mq.own_name(queue),
         max_attempts=most,
         backoff=check_policy(words.get("backoff", BACKOFF)),
         aliases=_aliases(words.get("aliases")),
@@ -191,6 +191,8 @@ def _aliases(names: Iterable[str] | None) -> tuple[str, ...]:
         return ()
     if isinstance(names, str):
         raise JobDefinitionError(f"aliases must be a list of names, not a text; write aliases=[{names!r:.200}]")
+    if not isinstance(names, Iterable):
+        raise JobDefinitionError(f"aliases must be a list of names, not {names!r:.200}")
     return tuple(dict.fromkeys(name_of("an alias of a job", name) for name in names))
 
 

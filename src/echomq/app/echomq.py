@@ -7,6 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, Unpack, overload
 
@@ -15,6 +16,7 @@ from echomq.app.codec import Codec, Codecs
 from echomq.app.connections import Connections
 from echomq.app.definition import JobDecorator, JobWords
 from echomq.app.errors import BlockingCallWarning, UndeclaredQueueWarning
+from echomq.app.ground import Ground, Tested
 from echomq.app.handles import Job
 from echomq.app.hooks import Hooked
 from echomq.app.job import CoroutineJob, JobFunction, PlainJob
@@ -51,7 +53,7 @@ SEPARATOR: Final = ":"
 """What stands between a prefix and the name of a queue."""
 
 
-class EchoMQ(Hooked):
+class EchoMQ(Hooked, Tested):
     """An application's jobs and the server they wait on.
 
     The server is `url`, else `$ECHOMQ_URL`, else the embedded server in `home` (else `$ECHOMQ_HOME`, else
@@ -85,19 +87,27 @@ class EchoMQ(Hooked):
     ) -> None:
         super().__init__(middleware)
         self._prefix = "" if prefix is None else f"{_prefix(prefix)}{SEPARATOR}"
-        self.default_queue = self.queue_name(default_queue)
+        self.own_default_queue = self.own_name(default_queue)
         self.max_payload = integer("max_payload", max_payload, least=1, most=MAX_PAYLOAD)
         self.codecs = Codecs(codec)
         self.events = events
-        self._connections = Connections(url, home, durable, fence=fence, wire=wire)
-        self._registry = Registry([self.queue_name(queue) for queue in _declared(queues)])
+        self._ground = Ground(Connections(url, home, durable, fence=fence, wire=wire))
+        self._registry = Registry([self.own_name(queue) for queue in _declared(queues)])
         self._looked_at = set[str]()
-        self.moved: tuple[str | None, Wire | None] | None = None
-        """What `use_server` was told, for processes that are started for this app."""
         self._warned = False
 
     def __repr__(self) -> str:
-        return f"<EchoMQ on {self._connections!r}, {len(self.jobs)} jobs>"
+        return f"<EchoMQ on {self._ground.connections!r}, {len(self.jobs)} jobs>"
+
+    @property
+    def default_queue(self) -> str:
+        """The queue of whatever names none."""
+        return self.placed(self.own_default_queue)
+
+    @property
+    def moved(self) -> tuple[str | None, Wire | None] | None:
+        """What `use_server` was told, for processes that are started for this app."""
+        return self._ground.moved
 
     @property
     def jobs(self) -> Mapping[str, JobFunction[..., Any]]:
@@ -115,7 +125,7 @@ class EchoMQ(Hooked):
 
         By the names that the server knows: with the app's prefix.
         """
-        return self._registry.queues
+        return tuple(map(self.placed, self._registry.queues))
 
     # A coroutine function is also a function that returns some R; the first overload that fits is the right one.
     @overload
@@ -148,6 +158,16 @@ class EchoMQ(Hooked):
         For the verbs, which know no prefix: `mq.run(metrics.counts(mq.queue_name("mail")))`. `QueueNameError` for a
         name that cannot be one.
         """
+        aside = self._ground.aside
+        return check_queue(queue) if aside and queue.startswith(aside) else self.placed(self.own_name(queue))
+
+    def placed(self, queue: str) -> str:
+        """Where a queue of the app is, given its whole name: somewhere else only within `mq.testing(url)`."""
+        aside = self._ground.aside
+        return queue if not aside or queue.startswith(aside) else check_queue(aside + queue)
+
+    def own_name(self, queue: str) -> str:
+        """A queue of the app by its whole name, wherever it is at the moment."""
         check_queue(queue)
         return queue if queue.startswith(self._prefix) else check_queue(self._prefix + queue)
 
@@ -171,28 +191,43 @@ class EchoMQ(Hooked):
         One for all threads, opened by the first use: `ConnectError` (`EmbeddedServerError` for the embedded server)
         when there is no connection, `FenceError` when the server speaks another version (protocol §11).
         """
-        return self._connections.blocking()
+        if self._ground.eager is not None:
+            self._ground.eager.refuse("a connection")
+        return self._ground.connections.blocking()
 
     async def aconnection(self) -> AsyncConnector:
         """The app's connector on the running loop: one a loop, closed when that ends. Raises as `connection` does."""
-        return await self._connections.awaited()
+        if self._ground.eager is not None:
+            self._ground.eager.refuse("a connection")
+        return await self._ground.connections.awaited()
 
     def dial(self) -> Dial:
         """The app's server, for loops and connectors of your own, such as a `Consumer`. Nothing is connected by it."""
         # Imported when used: a program that only sends has no loops.
         from echomq.runtime.dial import Dial
 
-        return Dial(self._connections.source, fence=self._connections.fence, wire=self._connections.wire)
+        connections = self._ground.connections
+        return Dial(connections.source, fence=connections.fence, wire=connections.wire)
 
     def use_server(self, url: str | None = None, *, wire: Wire | None = None) -> None:
         """Uses another server, or another wire, from now on; to be called before anything is sent.
 
         `InvalidInputError` for what is none. Awaited connectors that are open stay with their loops.
         """
-        self._connections.close()
-        self._connections = self._connections.moved(url, wire)
+        self._ground.connections.close()
         before = self.moved or (None, None)
-        self.moved = (before[0] if url is None else url, before[1] if wire is None else wire)
+        moved = before[0] if url is None else url, before[1] if wire is None else wire
+        self._ground = replace(self._ground, connections=self._ground.connections.moved(url, wire), moved=moved)
+
+    def exchange(self, ground: Ground) -> Ground:
+        """Stands on other ground from now on; gives the former, which is to be put back. For `testing`."""
+        former, self._ground = self._ground, ground
+        return former
+
+    @property
+    def ground(self) -> Ground:
+        """What the app stands on."""
+        return self._ground
 
     def run(self, call: Call[T] | Plan[T]) -> T:
         """Runs a verb: `mq.run(repeat.cancel("mail", "digest"))` (protocol §5 to §9).
@@ -201,6 +236,8 @@ class EchoMQ(Hooked):
         there was no answer: `DisconnectedError.sent` says whether it may have run all the same. Observers are told of a
         flow's nodes, of an occurrence and of a job that was cancelled while it waited.
         """
+        if (eager := self._ground.eager) is not None:
+            return eager.answer(call)
         ear = overhearing(events=self.events)
         if ear is None:
             return self.connection().run(call)
@@ -213,6 +250,8 @@ class EchoMQ(Hooked):
 
     async def arun(self, call: Call[T] | Plan[T]) -> T:
         """`run`, awaited. Verbs that are awaited at the same time travel in one flight."""
+        if (eager := self._ground.eager) is not None:
+            return eager.answer(call)
         ear = overhearing(events=self.events)
         conn = await self.aconnection()
         if ear is None:
@@ -228,10 +267,14 @@ class EchoMQ(Hooked):
 
         Raises as `run` does; an error without an answer has a note with the id that was sent (protocol §1).
         """
+        if (eager := self._ground.eager) is not None:
+            return eager.admit(queue, payload, options)
         return self.run(admission(name, queue, payload, options, events=self.events))
 
     async def aadmit(self, name: str, queue: str, payload: bytes, options: Options) -> Admitted:
         """`admit`, awaited."""
+        if (eager := self._ground.eager) is not None:
+            return await eager.aadmit(queue, payload, options)
         return await self.arun(admission(name, queue, payload, options, events=self.events))
 
     def enqueue_many(self, calls: Iterable[Bound[R]]) -> list[Job[R]]:
@@ -265,11 +308,13 @@ class EchoMQ(Hooked):
     def schedules(self, *, queue: str | None = None) -> list[ScheduleInfo]:
         """Every recurrence of a queue, of all the app's queues unless named; the next to run first in each."""
         self.warn_on_a_loop("schedules")
-        return self.run(schedules(self.queues if queue is None else (self.queue_name(queue),)))
+        return self.run(schedules(self.queues if queue is None else (self.queue_name(queue),), self.ahead_ms() or 0))
 
     async def aschedules(self, *, queue: str | None = None) -> list[ScheduleInfo]:
         """`schedules`, awaited."""
-        return await self.arun(schedules(self.queues if queue is None else (self.queue_name(queue),)))
+        return await self.arun(
+            schedules(self.queues if queue is None else (self.queue_name(queue),), self.ahead_ms() or 0)
+        )
 
     def cancel(self, job_id: str, *, queue: str | None = None, reason: str = "cancelled") -> Cancellation:
         """Cancels a job by its id, in the app's default queue unless named; see `Job.cancel` (protocol §7).
@@ -295,6 +340,8 @@ class EchoMQ(Hooked):
 
     def ending(self, queue: str, job_id: str, timeout_s: float | None) -> Ending:
         """What has become of a job once it has ended, or after so many seconds. For `Job.get`."""
+        if self._ground.eager is not None:
+            return self._ground.eager.ending(job_id)
         began = time.monotonic()
         try:
             (ending,) = self.run(endings(queue, (job_id,)))
@@ -309,13 +356,15 @@ class EchoMQ(Hooked):
 
     async def aending(self, queue: str, job_id: str, timeout_s: float | None) -> Ending:
         """`ending`, awaited. For `Job.result`."""
+        if self._ground.eager is not None:
+            return self._ground.eager.ending(job_id)
         if timeout_s == 0:
             return (await self.arun(endings(queue, (job_id,))))[0]
-        return await (await self._connections.waiting()).ending(queue, job_id, timeout_s)
+        return await (await self._ground.connections.waiting()).ending(queue, job_id, timeout_s)
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Blocks until something that is awaited is done, on the event loop that waits for this app's threads."""
-        return self._connections.background.run(work)
+        return self._ground.connections.background.run(work)
 
     def warn_on_a_loop(self, method: str, awaited: str = "") -> None:
         """To be called by the blocking methods that have an awaited twin, straight from the user's code."""
@@ -336,11 +385,11 @@ class EchoMQ(Hooked):
 
     def close(self) -> None:
         """Closes the blocking connector; a later use opens it again. A `get` that waits has a `DisconnectedError`."""
-        self._connections.close()
+        self._ground.connections.close()
 
     async def aclose(self) -> None:
         """Closes the running loop's connector, and the blocking one."""
-        await self._connections.aclose()
+        await self._ground.connections.aclose()
 
     def __enter__(self) -> EchoMQ:
         return self
@@ -375,4 +424,6 @@ def _prefix(prefix: str) -> str:
 def _declared(queues: Iterable[str]) -> Iterable[str]:
     if isinstance(queues, str):
         raise InvalidInputError(f"queues must be a list of names, not a text; write queues=[{queues!r:.200}]")
+    if not isinstance(queues, Iterable):
+        raise InvalidInputError(f"queues must be a list of names, not {queues!r:.200}")
     return queues

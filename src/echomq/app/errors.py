@@ -13,12 +13,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BlockingCallWarning",
+    "DrainTimeoutError",
+    "EagerError",
     "EnqueueManyError",
     "EnvelopeError",
     "JobCancelled",
     "JobDefinitionError",
     "JobFailed",
     "NoResultError",
+    "NotTestingError",
     "ResultError",
     "ResultTimeoutError",
     "SerializationError",
@@ -42,6 +45,18 @@ class EnvelopeError(EchoMQError):
 class StartupError(EchoMQError):
     """Something that a worker has to begin with has raised: a start-up hook, a lifespan or a dependency of scope
     `worker`. Its own error is the cause; no job was claimed, and what was begun before it is ended."""
+
+
+class NotTestingError(EchoMQError):
+    """What is only for tests, `mq.drain()`, `mq.clock` and so on, was used outside of `mq.testing()`."""
+
+
+class EagerError(EchoMQError):
+    """Something was asked of a server where there is none: in `mq.eager()` a job runs where it is sent."""
+
+
+class DrainTimeoutError(EchoMQError, TimeoutError):
+    """`mq.drain()` took longer than its `timeout`. The jobs in hand were handed back; what is left still waits."""
 
 
 class EnqueueManyError(EchoMQError):

@@ -46,6 +46,11 @@ class TimedJob(Generic[P, R]):
         said = [f"{each.name}={value!r}" for each in fields(Options) if (value := getattr(self._options, each.name))]
         return f"<{type(self).__name__} {self._job.name} {', '.join(said)}>"
 
+    @property
+    def job(self) -> JobFunction[P, R]:
+        """The job itself, without options."""
+        return self._job
+
     def options(self, **options: Unpack[OptionWords]) -> TimedJob[P, R]:
         """The job with options of this send: `send.options(lane="acme", dedup="k").enqueue(...)`.
 
@@ -75,7 +80,7 @@ class TimedJob(Generic[P, R]):
         else:
             bound = Bound(job, options, job.encoded(args, kwargs, options))
         if options.queue is not None:
-            job.mq.warn_if_undeclared(options.queue)
+            job.mq.warn_if_undeclared(job.mq.placed(options.queue))
         return bound
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
@@ -91,6 +96,7 @@ class TimedJob(Generic[P, R]):
         if (queue := options.queue) is None:
             queue = job.queue
         else:
+            queue = job.mq.placed(queue)
             job.mq.warn_if_undeclared(queue)
         return self._handle(queue, job.mq.admit(job.name, queue, payload, options))
 
@@ -102,6 +108,7 @@ class TimedJob(Generic[P, R]):
         if (queue := options.queue) is None:
             queue = job.queue
         else:
+            queue = job.mq.placed(queue)
             job.mq.warn_if_undeclared(queue)
         return self._handle(queue, await job.mq.aadmit(job.name, queue, payload, options))
 
@@ -116,7 +123,8 @@ class TimedJob(Generic[P, R]):
         `IdError` for what is no job's id.
         """
         job = self._job
-        return Job(check_job(job_id), job.name, self._options.queue or job.queue, False, job.mq)
+        queue = job.queue if self._options.queue is None else job.mq.placed(self._options.queue)
+        return Job(check_job(job_id), job.name, queue, False, job.mq)
 
     if not TYPE_CHECKING:  # a type checker finds no such methods here, and says so before the program runs
 
@@ -182,11 +190,15 @@ class JobFunction(BoundJob[P, R]):
         self.function = function
         self.defaults = defaults
         self.name = defaults.name
-        self.queue = defaults.queue
         self.is_coroutine = inspect.iscoroutinefunction(function)
 
     def __repr__(self) -> str:
         return f"<job {self.name} in {self.queue}>"
+
+    @property
+    def queue(self) -> str:
+        """The queue that it is sent to unless options name another."""
+        return self.mq.placed(self.defaults.queue)
 
     @cached_property
     def arguments(self) -> Arguments:

@@ -63,7 +63,7 @@ class JobLog:
         run = held.run
         if not isinstance(run, Line):
             return False
-        end = _end(held, verdict)
+        end = end_of(held, verdict)
         if end is None:
             return False
         level = _LEVELS.get(end, logging.INFO)
@@ -150,7 +150,8 @@ class Line:
         return brief(text, MAX_ARGUMENTS)
 
 
-def _end(held: Held, verdict: object) -> End | None:
+def end_of(held: Held, verdict: object) -> End | None:
+    """What became of a job in hand, by the verdict of the server; None where that does not say."""
     outcome: Outcome | None = held.outcome
     if verdict is Retried.DEAD:
         if held.reason is not None or (isinstance(outcome, Bury) and outcome.error.startswith("cancelled")):

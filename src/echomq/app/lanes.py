@@ -22,7 +22,12 @@ class Lane:
         self._mq = mq
         self.id = lanes.lane_id(name)
         self.name = name
-        self.queue = check_queue(queue)
+        self._queue = check_queue(queue)
+
+    @property
+    def queue(self) -> str:
+        """The queue that it is a lane of."""
+        return self._mq.placed(self._queue)
 
     def __repr__(self) -> str:
         return f"<lane {self.name} of {self.queue}>"

@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 
 from echomq.app.depends import Dependency
 from echomq.app.errors import StartupError
+from echomq.app.process import LAST_WORDS_S
 from echomq.app.state import fill
 from echomq.identity.errors import InvalidInputError
 from echomq.runtime.outcome import brief
@@ -45,6 +46,11 @@ class Lifecycle:
             if each.scope == "worker":
                 self._needs.setdefault(each.factory, each)
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether any dependency of scope `worker` was taken in."""
+        return bool(self._needs)
+
     async def start(self, life: Iterable[tuple[str, Callable[[], object]]]) -> None:
         """Begins everything; `StartupError`, once what was begun is ended again, when something of it raises."""
         self._life = tuple(life)
@@ -59,29 +65,49 @@ class Lifecycle:
         try:
             await asyncio.wait((begun, self._task), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+            await self._cut_short(self._task)
             raise
         if self._task.done():
             self._task.result()
 
-    async def stop(self) -> None:
-        """Ends everything that was begun, in reverse; what raises is logged."""
+    async def stop(self, hurry: asyncio.Event | None = None) -> None:
+        """Ends everything that was begun, in reverse; what raises is logged. What still runs when `hurry` is set is
+        cancelled, and left alone where it goes on nevertheless (`stuck`).
+        """
         self._end.set()
-        if self._task is not None:
-            await asyncio.wait((self._task,))
+        if self._task is None or self._task.cancelling():
+            return
+        told = asyncio.ensure_future((hurry or asyncio.Event()).wait())
+        try:
+            await asyncio.wait((self._task, told), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            told.cancel()
+        if not self._task.done():
+            log.warning("what the worker ends with is cut short")
+            await self._cut_short(self._task)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether something of it goes on that was cancelled."""
+        return self._task is not None and not self._task.done()
+
+    async def _cut_short(self, task: asyncio.Task[None]) -> None:
+        task.cancel()
+        await asyncio.wait((task,), timeout=LAST_WORDS_S)
 
     async def _live(self, begun: asyncio.Future[None]) -> None:
         async with AsyncExitStack() as stack:
             for kind, function in self._life:
                 try:
                     await getattr(self, f"_{kind}")(function, stack)
-                except Exception as error:
+                except BaseException as error:
+                    _pass_on(error)
                     raise _failed(f"the {kind} hook {_name(function)}", error) from error
             for need in self._needs.values():
                 try:
                     await self._open(need, stack)
-                except Exception as error:
+                except BaseException as error:
+                    _pass_on(error)
                     raise _failed(f"the dependency {need.name}", error) from error
             begun.set_result(None)
             await self._end.wait()
@@ -120,11 +146,19 @@ async def _called(function: Callable[[], object]) -> None:
 async def _guarded(function: Callable[[], object], name: str) -> None:
     try:
         await _called(function)
-    except Exception:
+    except BaseException as error:
+        _pass_on(error)
         log.exception("at the end of the worker: %s raised", name)
 
 
-def _failed(what: str, error: Exception) -> StartupError:
+def _pass_on(error: BaseException) -> None:
+    """Raises it when the task is cancelled. Whatever else code of somebody's own raises is its failure."""
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        raise error
+
+
+def _failed(what: str, error: BaseException) -> StartupError:
     log.error("%s raised; the worker does not start", what, exc_info=error)
     return StartupError(f"{what} raised {type(error).__name__}: {brief(error)}")
 

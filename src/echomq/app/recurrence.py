@@ -64,7 +64,8 @@ class Recurrence(Schedule, Generic[P, R]):
     def plan(self, args: tuple[object, ...], kwargs: dict[str, object], owner: str = "") -> Plan[Registered]:
         """The registration as a plan; `owner` is whose code declares it."""
         template = self._job.encoded(args, kwargs, self._options)
-        return register(self.queue, self.name, _defined(self._timing, template, self._options, owner), self._timing)
+        definition = _defined(self._timing, template, self._options, owner)
+        return register(self.queue, self.name, definition, self._timing, self.mq.ahead_ms() or 0)
 
     def _plan(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Plan[Registered]:
         return self.plan(args, kwargs)

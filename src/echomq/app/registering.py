@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -40,18 +40,22 @@ class Place:
     paused: bool
 
 
-def register(queue: str, name: str, definition: Definition, timing: Timing) -> Plan[Registered]:
-    """Makes the recurrence of a name be what `definition` says."""
+def register(queue: str, name: str, definition: Definition, timing: Timing, ahead_ms: int = 0) -> Plan[Registered]:
+    """Makes the recurrence of a name be what `definition` says.
+
+    `ahead_ms`: how far the clock of recurrences is ahead of the server's, in a test that has moved it.
+    """
     for _ in range(_TRIES):
-        standing: Standing = yield cron.look(queue, name)
+        standing: Standing = yield from look(queue, name, ahead_ms)
         old = standing.entry
         place = place_of(standing, name, definition, timing)
         next_ms = None if place.paused else place.due_ms
         kept = old is not None and next_ms is not None and next_ms == old.next_ms
         if old is not None and _stands(standing, old, definition, place):
             return Registered(Registration.UNCHANGED, _moment(next_ms), kept)
+        due_ms = None if place.due_ms is None else place.due_ms - ahead_ms
         written: bool = yield cron.put(
-            queue, name, definition, standing, slot_ms=place.slot_ms, due_ms=place.due_ms, paused=place.paused
+            queue, name, definition, standing, slot_ms=place.slot_ms, due_ms=due_ms, paused=place.paused
         )
         if written:
             verdict = Registration.REGISTERED if old is None else Registration.UPDATED
@@ -59,10 +63,43 @@ def register(queue: str, name: str, definition: Definition, timing: Timing) -> P
     raise _restless(name)
 
 
-def resume(queue: str, name: str) -> Plan[bool]:
+def look(queue: str, name: str, ahead_ms: int) -> Plan[Standing]:
+    """Where a name stands on the clock of recurrences."""
+    standing: Standing = yield cron.look(queue, name)
+    if not ahead_ms:
+        return standing
+    repeat, entry = (_later(each, ahead_ms) for each in (standing.repeat, standing.cron))
+    return Standing(standing.now_ms + ahead_ms, repeat, entry)
+
+
+def _later(entry: Entry | None, ahead_ms: int) -> Entry | None:
+    if entry is None or entry.next_ms is None:
+        return entry
+    return replace(entry, score=str(entry.next_ms + ahead_ms))
+
+
+def pause(queue: str, name: str, ahead_ms: int = 0) -> Plan[bool]:
+    """No occurrence until it is resumed; False when there is none of that name."""
+    if not ahead_ms:
+        return (yield cron.pause(queue, name)) is not cron.Paused.ABSENT
+    for _ in range(_TRIES):
+        standing = yield from look(queue, name, ahead_ms)
+        entry = standing.entry
+        if entry is None or entry.kind is Kind.CRON or entry.definition is None:
+            return (yield cron.pause(queue, name)) is not cron.Paused.ABSENT
+        # The script would take its score for its slot.
+        written: bool = yield cron.put(
+            queue, name, entry.definition, standing, slot_ms=entry.next_ms, due_ms=None, paused=True
+        )
+        if written:
+            return True
+    raise _restless(name)
+
+
+def resume(queue: str, name: str, ahead_ms: int = 0) -> Plan[bool]:
     """Lets a paused recurrence go on at its first slot after now; False when there is none of that name."""
     for _ in range(_TRIES):
-        standing: Standing = yield cron.look(queue, name)
+        standing = yield from look(queue, name, ahead_ms)
         old = standing.entry
         if old is None:
             return False
@@ -71,21 +108,20 @@ def resume(queue: str, name: str) -> Plan[bool]:
         if old.definition is None:
             raise InvalidInputError(f"recurrence {name!r} has a record that cannot be read: register it anew")
         place = place_of(standing, name, old.definition, Timing(old.definition, paused=False))
-        written: bool = yield cron.put(
-            queue, name, old.definition, standing, slot_ms=place.slot_ms, due_ms=place.due_ms
-        )
+        due_ms = None if place.due_ms is None else place.due_ms - ahead_ms
+        written: bool = yield cron.put(queue, name, old.definition, standing, slot_ms=place.slot_ms, due_ms=due_ms)
         if written:
             return True
     raise _restless(name)
 
 
-def run_now(queue: str, name: str) -> Plan[tuple[str, bytes, bool]]:
+def run_now(queue: str, name: str, ahead_ms: int = 0) -> Plan[tuple[str, bytes, bool]]:
     """Admits an occurrence beside the timetable; gives its id, the template, and whether that is a living job with
     the same key."""
     from echomq.runtime.slotted import slotted
 
     for _ in range(_TRIES):
-        standing: Standing = yield cron.look(queue, name)
+        standing = yield from look(queue, name, ahead_ms)
         entry = standing.entry
         if entry is None or entry.definition is None:
             why = "is not registered" if entry is None else "has a record that cannot be read"

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from echomq.app.handles import Job
 from echomq.app.inspect import name_in
-from echomq.app.registering import resume, run_now
+from echomq.app.registering import look, pause, resume, run_now
 from echomq.protocol import cron, survey_repeats
 from echomq.protocol.call import Plan
-from echomq.protocol.cron import Paused
-from echomq.protocol.recurring import Definition, Entry, Kind, Standing, definition_of, history_of
+from echomq.protocol.recurring import Definition, Entry, Kind, definition_of, history_of
 
 if TYPE_CHECKING:
     from echomq.app.echomq import EchoMQ
@@ -69,7 +68,16 @@ class Schedule:
     def __init__(self, mq: EchoMQ, name: str, queue: str) -> None:
         self.mq = mq
         self.name = name
-        self.queue = queue
+        self._queue = queue
+
+    @property
+    def queue(self) -> str:
+        """The queue that it is in."""
+        return self.mq.placed(self._queue)
+
+    @property
+    def _ahead(self) -> int:
+        return self.mq.ahead_ms() or 0
 
     def __repr__(self) -> str:
         return f"<schedule {self.name} in {self.queue}>"
@@ -77,11 +85,11 @@ class Schedule:
     def info(self) -> ScheduleInfo | None:
         """How it stands now: next run, last run, lateness; None when there is none of that name."""
         self.mq.warn_on_a_loop("info")
-        return self.mq.run(_info(self.queue, self.name))
+        return self.mq.run(_info(self.queue, self.name, self._ahead))
 
     async def ainfo(self) -> ScheduleInfo | None:
         """`info`, awaited."""
-        return await self.mq.arun(_info(self.queue, self.name))
+        return await self.mq.arun(_info(self.queue, self.name, self._ahead))
 
     def cancel(self) -> bool:
         """Ends it; False when there was none of that name. Occurrences that were admitted stay."""
@@ -95,11 +103,11 @@ class Schedule:
     def pause(self) -> bool:
         """No occurrence until `resume`, whoever registers it again; False when there is none of that name."""
         self.mq.warn_on_a_loop("pause")
-        return self.mq.run(cron.pause(self.queue, self.name)) is not Paused.ABSENT
+        return self.mq.run(pause(self.queue, self.name, self._ahead))
 
     async def apause(self) -> bool:
         """`pause`, awaited."""
-        return await self.mq.arun(cron.pause(self.queue, self.name)) is not Paused.ABSENT
+        return await self.mq.arun(pause(self.queue, self.name, self._ahead))
 
     def resume(self) -> bool:
         """Goes on at the first slot after now; False when there is none of that name.
@@ -107,11 +115,11 @@ class Schedule:
         What passed while it was paused is not caught up with. Where it is not paused nothing changes.
         """
         self.mq.warn_on_a_loop("resume")
-        return self.mq.run(resume(self.queue, self.name))
+        return self.mq.run(resume(self.queue, self.name, self._ahead))
 
     async def aresume(self) -> bool:
         """`resume`, awaited."""
-        return await self.mq.arun(resume(self.queue, self.name))
+        return await self.mq.arun(resume(self.queue, self.name, self._ahead))
 
     def run_now(self) -> Job[object]:
         """Admits an occurrence at once, also while it is paused; its next run stays, and it does not count as a run.
@@ -120,22 +128,22 @@ class Schedule:
         job (`duplicate`). `InvalidInputError` when there is none of that name.
         """
         self.mq.warn_on_a_loop("run_now")
-        job_id, job, held = self.mq.run(_run(self.queue, self.name))
+        job_id, job, held = self.mq.run(_run(self.queue, self.name, self._ahead))
         return Job(job_id, job, self.queue, held, self.mq)
 
     async def arun_now(self) -> Job[object]:
         """`run_now`, awaited."""
-        job_id, job, held = await self.mq.arun(_run(self.queue, self.name))
+        job_id, job, held = await self.mq.arun(_run(self.queue, self.name, self._ahead))
         return Job(job_id, job, self.queue, held, self.mq)
 
 
-def _run(queue: str, name: str) -> Plan[tuple[str, str, bool]]:
-    job_id, template, held = yield from run_now(queue, name)
+def _run(queue: str, name: str, ahead_ms: int) -> Plan[tuple[str, str, bool]]:
+    job_id, template, held = yield from run_now(queue, name, ahead_ms)
     return job_id, name_in(template, len(template)) or "", held
 
 
-def _info(queue: str, name: str) -> Plan[ScheduleInfo | None]:
-    standing: Standing = yield cron.look(queue, name)
+def _info(queue: str, name: str, ahead_ms: int) -> Plan[ScheduleInfo | None]:
+    standing = yield from look(queue, name, ahead_ms)
     entry = standing.entry
     if entry is None:
         return None
@@ -143,35 +151,35 @@ def _info(queue: str, name: str) -> Plan[ScheduleInfo | None]:
     return info_of(queue, entry, standing.now_ms, name_in(template, len(template)))
 
 
-def schedules(queues: Iterable[str]) -> Plan[list[ScheduleInfo]]:
+def schedules(queues: Iterable[str], ahead_ms: int = 0) -> Plan[list[ScheduleInfo]]:
     """Every recurrence of some queues, by queue, the next to run first."""
     found: list[ScheduleInfo] = []
     for queue in queues:
         own: list[ScheduleInfo] = []
         for kind in Kind:
-            own += yield from _all_of(queue, kind)
+            own += yield from _all_of(queue, kind, ahead_ms)
         own.sort(key=lambda each: (each.next_run is None, each.next_run, each.name))
         found += own
     return found
 
 
-def _all_of(queue: str, kind: Kind) -> Plan[list[ScheduleInfo]]:
+def _all_of(queue: str, kind: Kind, ahead_ms: int) -> Plan[list[ScheduleInfo]]:
     found: list[ScheduleInfo] = []
     while True:
         page: survey_repeats.Recurrences = yield survey_repeats.recurrences(
             queue, cron=kind is Kind.CRON, first=len(found), count=_PAGE
         )
-        found += [seen_info(queue, kind, each, page.now_ms) for each in page.recurrences]
+        found += [seen_info(queue, kind, each, page.now_ms, ahead_ms) for each in page.recurrences]
         if len(page.recurrences) < _PAGE:
             return found
 
 
-def seen_info(queue: str, kind: Kind, seen: survey_repeats.Recurrence, now_ms: int) -> ScheduleInfo:
+def seen_info(queue: str, kind: Kind, seen: survey_repeats.Recurrence, now_ms: int, ahead_ms: int = 0) -> ScheduleInfo:
     """What an operator's survey has seen."""
     fields = {name.encode(): value.encode() for name, value in seen.record.items()} | {b"template": seen.template}
-    score = None if seen.next_ms is None else str(seen.next_ms)
+    score = None if seen.next_ms is None else str(seen.next_ms + ahead_ms)
     entry = Entry(kind, seen.name, score, "", definition_of(fields), history_of(fields))
-    return info_of(queue, entry, now_ms, name_in(seen.template, seen.template_bytes))
+    return info_of(queue, entry, now_ms + ahead_ms, name_in(seen.template, seen.template_bytes))
 
 
 def info_of(queue: str, entry: Entry, now_ms: int, job: str | None) -> ScheduleInfo:

@@ -66,6 +66,10 @@ def send_all(mq: EchoMQ, bounds: Iterable[Bound[R]]) -> list[Job[R]]:
     from concurrent.futures import Future, ThreadPoolExecutor
 
     shipment = Shipment(mq, bounds)
+    if (eager := mq.ground.eager) is not None:
+        for bound in shipment.each():
+            shipment.ran(bound, eager.admit(bound.queue, bound.payload, bound.options))
+        return shipment.result()
     flights = filter(None, shipment.flights())
     flight = next(flights, None)
     if flight is None:
@@ -85,6 +89,10 @@ def send_all(mq: EchoMQ, bounds: Iterable[Bound[R]]) -> list[Job[R]]:
 async def asend_all(mq: EchoMQ, bounds: Iterable[Bound[R]]) -> list[Job[R]]:
     """See `EchoMQ.aenqueue_many`. The next flight is made while one is in the air."""
     shipment = Shipment(mq, bounds)
+    if (eager := mq.ground.eager) is not None:
+        for bound in shipment.each():
+            shipment.ran(bound, await eager.aadmit(bound.queue, bound.payload, bound.options))
+        return shipment.result()
     flying: asyncio.Task[Flight] | None = None
     try:
         for flight in shipment.flights():
@@ -148,7 +156,7 @@ class Flight:
         self._mq = mq
         self._payloads = payloads
         self._ids = minter.mint_many(len(bounds))
-        self._queues = [bound.options.queue or bound.job.queue for bound in bounds]
+        self._queues = [bound.queue for bound in bounds]
         self._places: list[Sequence[int]] = []
         """The places in `bounds` that each call answers for."""
         self._answers: list[Admission | Admitted | EchoMQError] = []
@@ -239,6 +247,8 @@ class Shipment:
     def __init__(self, mq: EchoMQ, bounds: Iterable[Bound[Any]]) -> None:
         if isinstance(bounds, Bound):
             raise InvalidInputError("enqueue_many takes many calls: write enqueue_many([send.s(...), send.s(...)])")
+        if not isinstance(bounds, Iterable):
+            raise InvalidInputError(f"enqueue_many takes many calls, as in [send.s(...)], not {bounds!r:.200}")
         self._mq = mq
         self._bounds = iter(bounds)
         self._jobs: list[Job[Any]] = []
@@ -269,6 +279,21 @@ class Shipment:
             return
         if bounds:
             yield Flight(self._mq, bounds, payloads)
+
+    def each(self) -> Iterator[Bound[Any]]:
+        """The calls one by one; what making them raises is noted, and comes out in `result`."""
+        try:
+            for bound in self._bounds:
+                self._payload(bound)
+                yield bound
+        except Exception as error:  # noqa: BLE001  (the caller's iterable may raise anything)
+            self._ended_by = error
+
+    def ran(self, bound: Bound[Any], admitted: Admitted) -> None:
+        """Takes over a call that was run where it was sent."""
+        self._jobs.append(
+            Job(admitted.id, bound.job.name, bound.queue, False, self._mq, bound.job.keeps(bound.options))
+        )
 
     def done(self, flight: Flight) -> None:
         """Takes over what has become of a flight."""

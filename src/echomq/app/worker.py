@@ -207,7 +207,7 @@ class Worker:
             runner.close()
             raise
         handed_back = any(consumer.tally.released for consumer in self._consumers)
-        if self._dispatch.in_threads or handed_back or self._cut_short:
+        if self._dispatch.in_threads or handed_back or self._cut_short or self._life.stuck:
             end_process()
         runner.close()
 
@@ -231,7 +231,7 @@ class Worker:
         await keeper.start()
         stack.push_async_callback(keeper.stop)
         stack.callback(self._dispatch.aside.close)
-        stack.push_async_callback(self._life.stop)
+        stack.push_async_callback(self._life.stop, self._at_once)
         await self._life.start(self._mq.life)
         if address is not None:
             pool = self._dispatch.pool = Pool(address, self._pool_size, self._is_worn)
@@ -239,12 +239,15 @@ class Worker:
         self._budget = Budget(self._concurrency, most=self._max_jobs, strict=self._strict)
         # A queue that is alone has all the slots anyway.
         shared = self._budget if len(self._queues) > 1 or self._max_jobs is not None else None
-        await sync_at_start(self._mq, self._queues, prune=self._prune)
+        await self._sync()
         who = identity(self._queues)
         self._consumers = [self._consumer(queue, keeper, who, shared) for queue in self._queues]
         stack.push_async_callback(self._drain)
         for consumer in self._consumers:
             await consumer.start()
+
+    async def _sync(self) -> None:
+        await sync_at_start(self._mq, self._queues, prune=self._prune)
 
     def _consumer(self, queue: str, keeper: LeaseKeeper, who: Identity, budget: Budget | None) -> Consumer:
         return Consumer(
@@ -261,6 +264,7 @@ class Worker:
             interrupt=True,
             follower=partial(self._dispatch.succession.death, queue),
             teller=self._job_log,
+            ahead=self._mq.ahead_ms,
         )
 
     async def _serve_with_signals(self) -> None:

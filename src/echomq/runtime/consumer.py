@@ -45,7 +45,7 @@ class Consumer(Intake):
     `budget` is shared with other consumers, so that all of them together run no more jobs at once than it has slots;
     `weight` is this one's share of them. `follower` says what follows a death in nobody's hands.
     `teller` tells people what becomes of jobs, in the place of the consumer's own lines in the log.
-    `metronome` listens, sweeps and keeps the time for it, in a pool of consumers.
+    `metronome` listens, sweeps and keeps the time for it, in a pool of consumers. `ahead`: see `Recurrences`.
     `watch` is told every step; with `events` they are published on the queue's channel too (protocol §10).
     """
 

@@ -30,7 +30,7 @@ from echomq.runtime.owing import Follower
 from echomq.runtime.presence import Identity, identity
 from echomq.runtime.publishing import published
 from echomq.runtime.pump import PROMOTE_BATCH
-from echomq.runtime.recurrences import Recurrences
+from echomq.runtime.recurrences import Recurrences, in_time
 from echomq.runtime.runner import Handler, check_handler
 from echomq.runtime.seat import Seat
 from echomq.runtime.settle import Settler, Teller
@@ -69,6 +69,7 @@ class Intake(Loop):
         metronome: Metronome | None = None,
         follower: Follower | None = None,
         teller: Teller | None = None,
+        ahead: Callable[[], int | None] = in_time,
     ) -> None:
         super().__init__(dial, beat_ms=beat_ms)
         self._queue = check_queue(queue)
@@ -93,7 +94,7 @@ class Intake(Loop):
         self._late: set[Held] = set()
         # Its own when it publishes, since its own connection does.
         self._watch = published(watch, self._publish) if events else watch
-        self._recurrences = Recurrences(queue, watch=self._watch) if pump else None
+        self._recurrences = Recurrences(queue, watch=self._watch, ahead=ahead) if pump else None
         self._settler = Settler(
             queue,
             retry_delay=retry_delay,

@@ -26,16 +26,30 @@ _DUE_LIMIT: Final = 100
 _MINTS: Final = 5
 
 
+def in_time() -> int:
+    """The clock of recurrences is the server's."""
+    return 0
+
+
 class Recurrences:
     """Fires the due recurrences of one queue, of both registries. One slot fires once, whoever else fires.
 
-    `watch` is told of each occurrence that this one has admitted.
+    `watch` is told of each occurrence that this one has admitted. `ahead` says how far, in ms, the slots are ahead of
+    the scores, which a test has moved back; None while they are being moved.
     """
 
-    def __init__(self, queue: str, mint_id: Callable[[], str] = mint, *, watch: Telemetry = hub) -> None:
+    def __init__(
+        self,
+        queue: str,
+        mint_id: Callable[[], str] = mint,
+        *,
+        watch: Telemetry = hub,
+        ahead: Callable[[], int | None] = in_time,
+    ) -> None:
         self._queue = check_queue(queue)
         self._mint = mint_id
         self._watch = watch
+        self._ahead = ahead
         self._refused: set[str] = set()
 
     async def fire(self, conn: AsyncConnector, now_ms: int) -> int:
@@ -44,10 +58,13 @@ class Recurrences:
         A recurrence that cannot be fired is said once and does not keep the others from firing.
         """
         moved = 0
+        ahead_ms = self._ahead()
         dues = await conn.run(cron.due(self._queue, now_ms=now_ms, limit=_DUE_LIMIT))
+        if ahead_ms is None or ahead_ms != self._ahead():
+            return 1  # they are being moved: what was read fits neither the old slots nor the new ones, so look again
         pending: list[Due | CronDue] = [*dues.repeat, *dues.cron]
         for _ in range(_MINTS):
-            calls = [(due, call) for due in pending if (call := self._call(due, now_ms)) is not None]
+            calls = [(due, call) for due in pending if (call := self._call(due, now_ms, ahead_ms)) is not None]
             if not calls:
                 break
             pending = []
@@ -70,38 +87,39 @@ class Recurrences:
             for job_id in answer.ids:
                 self._watch.emit(Added(self._queue, job_id, Admission.ADMITTED))
 
-    def _call(self, due: Due | CronDue, now_ms: int) -> Call[Any] | None:
+    def _call(self, due: Due | CronDue, now_ms: int, ahead_ms: int) -> Call[Any] | None:
         """The verb that a due recurrence is given; None when this host cannot say which."""
         try:
-            return self._plain(due, now_ms) if isinstance(due, Due) else self._turn(due, now_ms)
+            return self._plain(due, now_ms, ahead_ms) if isinstance(due, Due) else self._turn(due, now_ms, ahead_ms)
         except InvalidInputError as error:  # such as a zone that this host does not know, and another may
             self._cannot(_name(due), error)
             return None
 
-    def _plain(self, due: Due, now_ms: int) -> Call[Fired]:
+    def _plain(self, due: Due, now_ms: int, ahead_ms: int) -> Call[Fired]:
         slot_ms = _latest(due, now_ms)
-        payload = None if slot_ms is None else slotted(due.template, slot_ms)
+        payload = None if slot_ms is None else slotted(due.template, slot_ms + ahead_ms)
         return repeat.fire(
             self._queue, due.name, score=due.score, job_id=self._mint(), payload=payload, template=due.template
         )
 
-    def _turn(self, due: CronDue, now_ms: int) -> Call[CronFired] | Call[bool]:
+    def _turn(self, due: CronDue, now_ms: int, ahead_ms: int) -> Call[CronFired] | Call[bool]:
         entry, definition = due.entry, due.entry.definition
         if definition is None or not is_sound(definition):
             return cron.park(self._queue, entry)
-        slot_ms = due.due_ms if entry.history.slot_ms is None else entry.history.slot_ms
+        due_ms = due.due_ms + ahead_ms
+        slot_ms = due_ms if entry.history.slot_ms is None else entry.history.slot_ms
         table = timetable(entry.name, definition, slot_ms)
-        step = turn(table, definition, slot_ms, due.due_ms, now_ms, entry.history.runs)
+        step = turn(table, definition, slot_ms, due_ms, now_ms + ahead_ms, entry.history.runs)
         occurrences = tuple(
             Occurrence(
                 self._mint(),
                 slot,
-                due.due_ms if slot == slot_ms else table.due_ms(slot),
+                (due_ms if slot == slot_ms else table.due_ms(slot)) - ahead_ms,
                 slotted(definition.template, slot, definition.expires_in_ms) or definition.template,
             )
             for slot in step.slots
         )
-        next_due_ms = None if step.next_ms is None else min(table.due_ms(step.next_ms), MAX_MS)
+        next_due_ms = None if step.next_ms is None else min(table.due_ms(step.next_ms), MAX_MS) - ahead_ms
         return cron.fire(self._queue, entry, occurrences, next_slot_ms=step.next_ms, next_due_ms=next_due_ms)
 
     def _moved(self, due: Due | CronDue, answer: object) -> bool:

@@ -1,0 +1,117 @@
+"""A real server for tests, in a temporary folder: started when it is asked for, gone at its end with all it had."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+from urllib.parse import quote
+from weakref import WeakKeyDictionary
+
+from echomq.identity.errors import InvalidInputError
+from echomq.protocol.trials import unfence, wipe
+from echomq.wire.options import FENCE
+
+if TYPE_CHECKING:
+    from echomq.app.connections import Connections
+    from echomq.app.echomq import EchoMQ
+    from echomq.wire.embedded import EmbeddedSource
+
+_STOP_S: Final = 10.0
+_LOOK_S: Final = 0.002
+
+
+class Throwaway:
+    """An embedded server of its own: `with Throwaway() as server: ... server.url`.
+
+    It is the server that comes with the package, as `EchoMQ()` starts it, with nothing in it. When this process is
+    killed the server goes by itself, within ten seconds; its folder, in the system's one for temporary files, stays
+    then. `EmbeddedServerError` when it cannot be started.
+    """
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self._home: Path | None = None
+        self._source: EmbeddedSource | None = None
+        self._url = ""
+        self._known: WeakKeyDictionary[EchoMQ, Connections] = WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"<throwaway server at {self._url or 'no address: it does not run'}>"
+
+    @property
+    def url(self) -> str:
+        """Where clients find it. `InvalidInputError` while it does not run."""
+        if self._source is None:
+            raise InvalidInputError("the throwaway server does not run: use it in `with Throwaway() as server:`")
+        return self._url
+
+    def start(self) -> Self:
+        """Starts it, and returns once it answers."""
+        from echomq.wire.embedded import EmbeddedSource
+
+        if self._source is not None:
+            raise InvalidInputError(f"{self!r} was started already")
+        self._home = Path(tempfile.mkdtemp(prefix="echomq-test-"))
+        source = EmbeddedSource(self._home)
+        try:
+            path = source.prepare().path
+        except BaseException:
+            self._gone(source)
+            raise
+        self._source, self._url = source, f"unix://{quote(path or '')}"
+        return self
+
+    def stop(self) -> None:
+        """Stops it, and removes its folder. A second call does nothing."""
+        source, self._source, self._url = self._source, None, ""
+        if source is not None:
+            for connections in self._known.values():
+                connections.close()
+            self._known.clear()
+            self._gone(source)
+
+    def empty(self, *, fence: str = FENCE) -> None:
+        """Removes every queue, with all that is in it, and the fence, so that an app with another one may follow."""
+        from echomq.wire import connect
+
+        with connect(self.url, fence=fence) as conn:
+            conn.run(wipe())
+            conn.run(unfence())
+
+    def connections(self, mq: EchoMQ) -> Connections:
+        """An app's connections to it; the same ones each time, so that a long-lived loop opens one."""
+        if (known := self._known.get(mq)) is None:
+            known = self._known[mq] = mq.ground.connections.moved(self.url, None)
+        return known
+
+    def _gone(self, source: EmbeddedSource) -> None:
+        from echomq.wire.embedded import status
+
+        home, self._home = self._home, None
+        assert home is not None
+        source.release()
+        deadline = time.monotonic() + _STOP_S
+        told = False
+        while (seen := status(home)).supervised and time.monotonic() < deadline:
+            if not told and seen.supervisor_pid is not None:
+                told = True
+                with suppress(OSError):
+                    os.kill(seen.supervisor_pid, signal.SIGTERM)
+            time.sleep(_LOOK_S)
+        shutil.rmtree(home, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
