@@ -74,6 +74,17 @@ def test_an_instruction_is_no_failure(mq: EchoMQ, heard: list[Any], instruction:
     assert [each.error for each in heard] == ([] if instruction == "snooze" else ["discarded: of no use"])
 
 
+@pytest.mark.parametrize("raised", [ValueError("caf\udce9"), Discard("caf\udce9")])
+def test_an_error_that_quotes_what_is_no_unicode_is_followed(mq: EchoMQ, heard: list[Any], raised: Exception) -> None:
+    def work() -> None:
+        raise raised
+
+    followed(mq, work, max_attempts=1).enqueue()
+    burst(mq)
+    assert len(heard) == (1 if isinstance(raised, Discard) else 2)
+    assert all("caf\\udce9" in each.error and each.dead for each in heard)
+
+
 def test_a_death_in_nobodys_hands_is_followed(mq: EchoMQ, heard: list[Any]) -> None:
     work = followed(mq, lambda n: None)
     waits = work.after(hours=1).enqueue(1)
@@ -237,8 +248,10 @@ def test_one_follower_may_serve_both(mq: EchoMQ) -> None:
 
 def test_no_job_follows_itself_and_nothing_else_does() -> None:
     mq = EchoMQ("valkey://localhost")
-    with pytest.raises(JobDefinitionError, match="job 'work' follows itself"):
-        mq.job(name="work", on_dead="work")(lambda told: None)
+    for word in ("on_success", "on_failure", "on_dead"):
+        itself: Any = {word: "work"}
+        with pytest.raises(JobDefinitionError, match="job 'work' follows itself"):
+            mq.job(name="work", **itself)(lambda told: None)
     wrong: Any = 5
     with pytest.raises(JobDefinitionError, match="on_failure must be a job or the name of one, not 5"):
         mq.job(name="work", on_failure=wrong)(lambda: None)

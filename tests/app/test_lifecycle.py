@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -225,3 +226,87 @@ def test_a_lifespan_yields_once_a_mapping_or_nothing(mq: EchoMQ) -> None:
 
     with pytest.raises(StartupError, match="it yields int; a mapping"):
         burst(mq)
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), asyncio.CancelledError()])
+def test_whatever_a_hook_raises_is_its_failure(mq: EchoMQ, error: BaseException) -> None:
+    heard = noted(mq)
+
+    @mq.on_startup
+    async def fails() -> None:
+        raise error
+
+    @mq.job
+    def work() -> None: ...
+
+    with pytest.raises(StartupError, match=f"fails raised {type(error).__name__}"):
+        burst(mq)
+    assert heard == [*BEGUN, *ENDED]
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), asyncio.CancelledError()])
+def test_whatever_is_raised_at_the_end_stops_nobody_else(mq: EchoMQ, error: BaseException) -> None:
+    heard = noted(mq)
+
+    @mq.on_shutdown
+    async def fails() -> None:
+        raise error
+
+    @mq.job
+    def work() -> None: ...
+
+    burst(mq)
+    assert heard == [*BEGUN, *ENDED]
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+async def test_what_hangs_at_the_end_is_cut_short_by_a_second_stop(mq: EchoMQ, stubborn: bool) -> None:
+    heard = noted(mq)
+    hanging, freed = asyncio.Event(), asyncio.Event()
+
+    @mq.on_shutdown
+    async def hangs() -> None:
+        hanging.set()
+        while True:
+            try:
+                await freed.wait()
+            except asyncio.CancelledError:
+                if not stubborn:
+                    raise
+            else:
+                return
+
+    @mq.job
+    def work() -> None: ...
+
+    worker = Worker(mq)
+    serving = asyncio.ensure_future(worker.serve())
+    while not worker.stop_soon():
+        await asyncio.sleep(0)
+    await hanging.wait()
+    assert not serving.done()
+    worker.stop()
+    await serving
+    assert heard == ([*BEGUN] if stubborn else [*BEGUN, *ENDED])
+    freed.set()
+
+
+async def test_what_does_not_let_itself_be_cancelled_at_the_start_holds_no_stop_up(mq: EchoMQ) -> None:
+    begun, freed = asyncio.Event(), asyncio.Event()
+
+    @mq.on_startup
+    async def hangs() -> None:
+        begun.set()
+        while not freed.is_set():
+            with suppress(asyncio.CancelledError):
+                await freed.wait()
+
+    @mq.job
+    def work() -> None: ...
+
+    worker = Worker(mq)
+    serving = asyncio.ensure_future(worker.serve())
+    await begun.wait()
+    worker.stop()
+    await asyncio.wait_for(serving, 20)
+    freed.set()

@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -184,7 +185,89 @@ def record(**extra: Any) -> logging.LogRecord:
 def test_a_record_of_anything_is_one_line_of_json(odd: object) -> None:
     line = JsonFormatter().format(record(odd=odd))
     assert "\n" not in line
-    assert json.loads(line)["message"].strip("'") == "said it"
+    facts = json.loads(line)
+    # Whatever the one holds, the others stay as they are.
+    assert (facts["message"], facts["level"]) == ("said it", "info")
+
+
+class Mute:
+    """An object whose text nobody gets."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(("text", "args"), [("%d of redis://me:pw@h", ("x",)), ("%s %s", ("x",)), ("%s", (Mute(),))])
+@pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter()])
+def test_a_record_that_cannot_be_put_together_is_a_line_nevertheless(
+    formatter: logging.Formatter, text: str, args: tuple[object, ...]
+) -> None:
+    made = logging.getLogger("x").makeRecord("x", logging.INFO, "f", 1, text, args, None, extra={"odd": Mute()})
+    line = formatter.format(made)
+    assert "do not fit" in line
+    assert "\n" not in line
+    assert "pw" not in line
+
+
+TROUBLE = """
+import gc, threading, warnings
+from echomq import EchoMQ
+
+mq = EchoMQ("{url}", default_queue="{queue}")
+
+@mq.job
+def nothing(): ...
+
+class Left:
+    def __del__(self):
+        raise ValueError("left behind")
+
+@mq.on_startup
+def trouble():
+    warnings.warn("old ways")
+    thread = threading.Thread(target=lambda: 1 / 0, name="lone")
+    thread.start()
+    thread.join()
+    Left()
+    gc.collect()
+    raise {end}
+"""
+
+
+@pytest.mark.parametrize("end", ["SystemExit('no settings')", "ValueError('no settings')"])
+def test_what_python_writes_itself_and_how_a_worker_fails_are_json_too(
+    tmp_path: Path, server: Server, queue: str, end: str
+) -> None:
+    (tmp_path / "tasks.py").write_text(TROUBLE.format(url=server.url, queue=queue, end=end))
+    done = subprocess.run(
+        [sys.executable, "-m", "echomq.cli", "worker", "tasks:mq", "--burst", "--log-format", "json"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": SOURCE},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    said = " ".join(line["message"] + line.get("traceback", "") for line in lines)
+    assert done.returncode == 1
+    assert all(word in said for word in ("old ways", "ZeroDivisionError", "left behind", "no settings"))
+    assert lines[-1]["level"] == "critical"
+    assert "trouble raised" in lines[-1]["message"]
+
+
+def test_what_is_written_wrongly_is_said_in_json_too(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "echomq.cli", "worker", "nowhere:mq", "--log-format", "json"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": SOURCE},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "nowhere" in json.loads(done.stderr)["message"]
 
 
 def test_an_exception_is_a_field() -> None:
@@ -203,12 +286,15 @@ def untouched() -> Iterator[logging.Logger]:
     root, ours = logging.getLogger(), logging.getLogger("echomq")
     handlers, level, own = list(root.handlers), root.level, ours.level
     ours.setLevel(logging.NOTSET)
+    hooks = threading.excepthook, sys.unraisablehook
     try:
         yield root
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
         ours.setLevel(own)
+        threading.excepthook, sys.unraisablehook = hooks
+        logging.captureWarnings(False)
 
 
 def test_a_program_keeps_its_logging_unless_a_format_is_asked_for(untouched: logging.Logger) -> None:

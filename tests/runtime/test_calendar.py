@@ -184,6 +184,14 @@ def test_a_line_is_kept_in_one_form(line: str, means: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "means"),
+    [("5-5/3 * * * *", "5 * * * *"), ("1,15-15/9,20-30/5 0 1 JAN-JAN/2 5-5/1", "1,15,20-30/5 0 1 JAN 5")],
+)
+def test_a_range_of_one_is_one_whatever_its_step(line: str, means: str) -> None:
+    assert cron_line(line) == means
+
+
+@pytest.mark.parametrize(
     ("name", "nearest"),
     [
         *(("Europe/Berln", "Europe/Berlin"), ("berlin", "Europe/Berlin"), ("New York", "America/New_York")),

@@ -101,7 +101,7 @@ _FAILURE: Final = Failure("JOB00000000001", "job", "queue", 1, "error", True, No
 def followers(name: str, on_success: Named, on_failure: Named, on_dead: Named) -> Followers:
     """What `@mq.job(...)` of the job `name` says; `JobDefinitionError` for what is no job, or the job itself."""
     found = Followers(_name("on_success", on_success), _name("on_failure", on_failure), _name("on_dead", on_dead))
-    if name in (found.on_success, found.on_dead):
+    if name in (found.on_success, found.on_failure, found.on_dead):
         raise JobDefinitionError(f"job {name!r} follows itself: that would go on for ever")
     return NONE if found == NONE else found
 

@@ -126,4 +126,6 @@ class _Told:
 
     def failure(self, attempt: int, error: str, retry_in_ms: int | None = None, *, dead: bool) -> Failure:
         """The record of a failure."""
+        # As the row has it: an error may quote what is no Unicode, a file's name say.
+        error = error.encode("utf-8", "backslashreplace").decode()
         return Failure(self.id, self.name, self.queue, attempt, error, dead, retry_in_ms, *self.rest())

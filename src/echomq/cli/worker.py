@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from echomq.cli.logs import Format, Level
 from echomq.cli.numbers import seconds, size, whole
 from echomq.cli.wires import WireText, wire_of
-from echomq.identity.errors import InvalidInputError
+from echomq.identity.errors import EchoMQError, InvalidInputError
+
+log: Final = logging.getLogger("echomq.worker")
 
 
 def register(app: typer.Typer) -> None:
@@ -143,11 +146,18 @@ def worker(
         log_payloads=log_payloads,
         prune_schedules=prune_schedules,
     )
-    if processes > 1 or reload or max_jobs is not None or max_rss is not None:
+    try:
+        if processes > 1 or reload or max_jobs is not None or max_rss is not None:
+            configure(log_level, log_format)
+            Supervisor(address, processes=processes, reload=reload, **options).run()
+        else:
+            Worker(address.load(), address=address, **options).run()
+    except EchoMQError as error:
+        if log_format is not Format.JSON:
+            raise
         configure(log_level, log_format)
-        Supervisor(address, processes=processes, reload=reload, **options).run()
-    else:
-        Worker(address.load(), address=address, **options).run()
+        log.critical("%s", error)
+        raise typer.Exit(2 if isinstance(error, InvalidInputError) else 1) from None
 
 
 def _queues(words: list[str]) -> dict[str, int]:

@@ -38,6 +38,7 @@ _FIELDS: Final = (
     ("month", "1 to 12 or JAN to DEC"),
     ("weekday", "0 to 7 or SUN to SAT, as in MON-FRI or MON#1"),
 )
+_RANGE_OF_ONE: Final = re.compile(r"(?<!\w)(\w+)-\1/\d+")
 _NO_ZONES: Final = frozenset({"localtime", "posixrules", "Factory"})
 _SAMPLE: Final = 200
 _SAMPLED_FROM: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -56,7 +57,8 @@ def _checked(said: str) -> str:
         alone[place] = fields[place]
         if not re.fullmatch(r"[0-9A-Z*,/#-]{1,300}", fields[place]) or not _parses(" ".join(alone)):
             raise InvalidInputError(f"cron line {said!r:.200} has {said.split()[place]!r:.80} as its {name}: {allowed}")
-    line = " ".join(fields)
+    # cronsim takes 5-5/3 for 5/3, which goes on to the end.
+    line = _RANGE_OF_ONE.sub(r"\1", " ".join(fields))
     if not _parses(line) or _first(line, _EPOCH.replace(tzinfo=None)) is None:
         raise InvalidInputError(
             f"cron line {said!r:.200} never comes: no month of those has such a day; L is the last day of each month"

@@ -163,8 +163,8 @@ def brief(about: object, limit: int = LINE) -> str:
 
 
 def _plain(text: str) -> str:
-    """A `str` of no class of somebody's own."""
-    return str.__str__(text)
+    """A `str` of no class of somebody's own, and of Unicode alone: an error may quote a file's name that is none."""
+    return str.__str__(text).encode("utf-8", "backslashreplace").decode()
 
 
 def _name(error: BaseException) -> str:
