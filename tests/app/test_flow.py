@@ -238,7 +238,7 @@ async def test_a_lost_answer_does_not_leave_half_a_flow(mq, queue, server, worki
 def bad(mq: EchoMQ):
     page, bind = jobs_of(mq)
     stranger = EchoMQ("valkey://localhost:1").job(name="page")(page.function)
-    deep = page.s(1)
+    deep, whole = page.s(1), flow(bind.s(results()), [page.s(1)])
     for _ in range(7):
         deep = flow(bind.s(results()), [deep])
     assert flow(bind.s([]), [page.s(1)]).on_death is OnDeath.FAIL_PARENT
@@ -260,6 +260,8 @@ def bad(mq: EchoMQ):
         "no flow": (lambda: page.enqueue(previous()), r"previous\(\) is known only in a flow"),
         "inside a value": (lambda: bind.s([previous()]), r"previous\(\) is known only in a flow"),
         "another app": (lambda: flow(bind.s([]), [stranger.s(1)]).enqueue(), "belongs to another EchoMQ"),
+        "another app in a group": (lambda: group(whole, stranger.s(1)).enqueue(), "belongs to another EchoMQ"),
+        "nothing before one of a group": (lambda: group(whole, page.s(previous())).enqueue(), "there is none"),
         "two many": (lambda: page.s(1, previous()), "too many positional arguments"),
     }
 
@@ -269,12 +271,12 @@ def bad(mq: EchoMQ):
     [
         "no child", "one call for many", "no call", "a time", "a lane", "a key", "too deep", "previous of two",
         "one step", "a group at the end", "a flow at the end", "no member", "nothing before it", "alone", "no flow",
-        "inside a value", "another app", "two many",
+        "inside a value", "another app", "another app in a group", "nothing before one of a group", "two many",
     ],
 )  # fmt: skip
 def test_bad_input_is_refused_before_anything_is_sent(mq: EchoMQ, queue: str, case: str) -> None:
     cases = bad(mq)
-    assert len(cases) == 18
+    assert len(cases) == 20
     call, match = cases[case]
     with pytest.raises((InvalidInputError, TypeError), match=match):
         call()

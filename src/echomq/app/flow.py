@@ -71,16 +71,21 @@ class Flow(Generic[R_co]):
         for child in self.children:
             yield from child.nodes()
 
-    def _node(self) -> Node:
-        nodes = list(self.nodes())
-        if not self.children:
-            raise InvalidInputError(f"{self.parent!r} waits for nothing: a flow has one child or more; use enqueue")
-        for each in nodes:
-            if each.mq is not self.mq:
-                raise InvalidInputError(f"{each.parent!r} belongs to another EchoMQ than {self.parent!r}")
+    def check(self, mq: EchoMQ) -> None:
+        """`InvalidInputError` for a job in it that is of another app than `mq`, or takes results that there are not."""
+        for each in self.nodes():
+            if each.mq is not mq:
+                raise InvalidInputError(
+                    f"{each.parent!r} belongs to another EchoMQ than the others: jobs that are sent together are of one"
+                )
             if each.parent.takes and not each.children:
                 raise InvalidInputError(f"{each.parent!r} takes the result of a job before it, and there is none")
-        ids = iter(minter.mint_many(len(nodes)))
+
+    def _node(self) -> Node:
+        if not self.children:
+            raise InvalidInputError(f"{self.parent!r} waits for nothing: a flow has one child or more; use enqueue")
+        self.check(self.mq)
+        ids = iter(minter.mint_many(len(list(self.nodes()))))
         return self._placed(next(ids), ids)
 
     def _placed(self, own: str, ids: Iterator[str]) -> Node:
@@ -136,7 +141,11 @@ class Group(Generic[R_co]):
     def _mq(self) -> EchoMQ:
         if not self.members:
             raise InvalidInputError("a group has one call or more")
-        return self.members[0].mq
+        mq = self.members[0].mq
+        for each in self.members:
+            # Before the first is sent.
+            each.check(mq)
+        return mq
 
 
 def flow(parent: Bound[R], children: Iterable[Step[Any]]) -> Flow[R]:
