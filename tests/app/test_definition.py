@@ -131,6 +131,7 @@ def test_a_timeout_of_the_job_holds_where_nothing_else_was_sent(mq: EchoMQ) -> N
             JobDefinitionError,
             r"aliases must be a list of names, not a text; write aliases=\['old'\]",
         ),
+        ({"aliases": 5}, JobDefinitionError, "aliases must be a list of names, not 5"),
         ({"aliases": [5]}, InvalidInputError, "an alias of a job must be str"),
         ({"aliases": [""]}, InvalidInputError, "an alias of a job"),
         ({"retries": 5}, TypeError, "job[(][)] got an unexpected option 'retries'"),
@@ -208,6 +209,7 @@ def test_a_queue_that_the_app_declares_is_served(server: Server, queue: str) -> 
     ("queues", "why"),
     [
         ("ops", r"queues must be a list of names, not a text; write queues=\['ops'\]"),
+        (5, "queues must be a list of names, not 5"),
         (["a b"], "queue name 'a b'"),
         ([5], "queue name must be str"),
     ],

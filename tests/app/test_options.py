@@ -227,6 +227,7 @@ def test_a_taken_id_is_minted_again_with_options_too(mq: EchoMQ, send, monkeypat
         ({"meta": {"a": object()}}, InvalidInputError, r"meta cannot be serialised: at \['a'\]"),
         ({"meta": {1: "a"}}, InvalidInputError, "meta cannot be serialised: the key 1 is an int"),
         ({"meta": {"a": float("nan")}}, InvalidInputError, "nan has no form in JSON"),
+        ({"meta": {"a": "\ud800"}}, InvalidInputError, "meta cannot be serialised: .*surrogates not allowed"),
         ({"lain": "acme"}, TypeError, "unexpected option 'lain'; it takes queue, lane, dedup"),
     ],
 )

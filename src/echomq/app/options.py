@@ -11,7 +11,7 @@ from typing import Final, TypedDict
 import msgspec
 
 from echomq.app.middleware import Layers
-from echomq.app.plain import altered, encode_value
+from echomq.app.plain import altered, encode_value, reason
 from echomq.app.times import first_ms, limit_ms
 from echomq.identity.errors import InvalidInputError
 from echomq.identity.minter import wall_clock_ms
@@ -209,4 +209,7 @@ def _meta(value: Mapping[str, object]) -> msgspec.Raw:
     plain = dict(value)
     if why := altered(plain):
         raise InvalidInputError(f"meta cannot be serialised: {why}")
-    return msgspec.Raw(encode_value(plain))
+    try:
+        return msgspec.Raw(encode_value(plain))
+    except Exception as error:
+        raise InvalidInputError(f"meta cannot be serialised: {reason(error)}") from error

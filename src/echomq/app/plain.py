@@ -58,9 +58,9 @@ def _altered(value: object, path: str, depth: int) -> str | None:
     if kind in _LEAVES or isinstance(value, (str, int)):
         return None
     if isinstance(value, float):
-        return None if isfinite(value) else _at(path, f"{value!r} has no form in JSON")
+        return None if isfinite(value) else at(path, f"{value!r} has no form in JSON")
     if depth > 500:
-        return _at(path[:40] + "...", "it is nested too deeply, or holds itself")
+        return at(path[:40] + "...", "it is nested too deeply, or holds itself")
     if isinstance(value, (list, tuple)):
         for index, item in enumerate(cast("list[object]", value)):
             if why := _altered(item, f"{path}[{index}]", depth + 1):
@@ -69,15 +69,15 @@ def _altered(value: object, path: str, depth: int) -> str | None:
     if isinstance(value, dict):
         for key, item in cast("dict[object, object]", value).items():
             if not isinstance(key, str):
-                return _at(path, f"the key {key!r} is {_an(type(key))}: annotate it, as in dict[int, str]")
+                return at(path, f"the key {key!r} is {an(type(key))}: annotate it, as in dict[int, str]")
             if why := _altered(item, f"{path}[{key!r}]", depth + 1):
                 return why
         return None
     try:
         encode_value(value)
     except Exception as error:  # noqa: BLE001  (a value's own hooks may raise anything)
-        return _at(path, reason(error))
-    return _at(path, f"{_an(kind)} arrives as something else unless the annotation names its type")
+        return at(path, reason(error))
+    return at(path, f"{an(kind)} arrives as something else unless the annotation names its type")
 
 
 def not_finite(value: object) -> bool:
@@ -137,8 +137,11 @@ def enc_hook(value: object) -> object:
     raise TypeError(f"{kind.__module__}.{kind.__qualname__} is not JSON".removeprefix("builtins."))
 
 
-def dec_hook(kind: type[object], value: object) -> object:
-    """The way back, by the annotation `kind`."""
+def dec_hook(asked: object, value: object) -> object:
+    """The way back, by the annotation `asked`."""
+    if not isinstance(asked, type):  # a generic that msgspec does not know, such as Iterable[int]
+        raise TypeError(f"{asked} cannot be made from JSON: list, set, tuple and dict can")
+    kind: type[object] = asked
     if issubclass(kind, PurePath) and isinstance(value, str):
         return kind(value)
     if kind is object:
@@ -165,10 +168,12 @@ def reason(error: Exception) -> str:
     return cut(str(error)) or type(error).__name__
 
 
-def _an(kind: type) -> str:
+def an(kind: type) -> str:
+    """The name of a class with its article, for people."""
     name = kind.__name__
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
-def _at(path: str, why: str) -> str:
+def at(path: str, why: str) -> str:
+    """`why`, with the place inside a value that it is about."""
     return f"at {path}: {why}" if path else why

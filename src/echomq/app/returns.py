@@ -17,6 +17,7 @@ import msgspec
 from echomq.app.arguments import Parameter
 from echomq.app.codec import Codecs
 from echomq.app.errors import ResultError
+from echomq.app.fidelity import lost
 from echomq.app.plain import altered, encode_value, not_finite, reason
 from echomq.app.text import cut
 
@@ -47,6 +48,8 @@ class Returns:
             data = encode_value(value) if why is None else b""
             if why is None and b"null" in data and not_finite(value):
                 why = "it holds a NaN or an infinity, which have no form in JSON"
+            if why is None:
+                why = self._lost(value, data)
             if why is None and (codec := self._codecs.first) is not None:
                 data = b"%b%b\n%b" % (CODED, codec.name.encode(), codec.encode(data))
         except Exception as error:  # noqa: BLE001  (a value's own hooks, and a codec, may raise anything)
@@ -99,6 +102,18 @@ class Returns:
     def _unfit(self, value: object) -> str | None:
         parameter = self._parameter
         return altered(value) if parameter.loose and type(value) is not parameter.exact else None
+
+    def _lost(self, value: object, data: bytes) -> str | None:
+        """Why `value` would come back altered; nothing of one that does not fit, which whoever reads it is told."""
+        parameter = self._parameter
+        if parameter.convert is None or type(value) is parameter.exact:
+            return None
+        try:
+            back = parameter.arrive(_decode(data))
+        except Exception:  # noqa: BLE001  (a model's own checks may raise anything)
+            return None
+        why = lost(value, back)
+        return why and f"it would come back altered: {why}"
 
 
 def _kind(value: object) -> str:
