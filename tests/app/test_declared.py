@@ -12,7 +12,7 @@ import pytest
 
 from echomq import Cron, EchoMQ, Every, Worker
 from echomq.app.declared import ScheduleWord, Synced, sync
-from echomq.errors import SerializationError
+from echomq.errors import JobDefinitionError, SerializationError
 from echomq.protocol.recurring import Kind
 from echomq.protocol.repeat import Registration
 from support.servers import Server
@@ -142,3 +142,19 @@ async def test_an_argument_that_cannot_be_sent_keeps_the_worker_from_starting(se
     with pytest.raises(SerializationError):
         await Worker(mq, burst=True).serve()
     await mq.aclose()
+
+
+@pytest.mark.parametrize("first", [Every(hours=1, name="x"), [Every(hours=1), Every(hours=1, name="x")]])
+def test_no_two_jobs_of_a_queue_declare_one_name(first: ScheduleWord) -> None:
+    mq = EchoMQ("valkey://localhost:1", default_queue="a")
+    mq.job(name="one", schedule=first)(lambda: None)
+    with pytest.raises(JobDefinitionError, match="'one' and 'two' both declare a schedule 'x' in queue 'a'"):
+        mq.job(name="two", schedule=Every(hours=2, name="x"))(lambda: None)
+    assert list(mq.jobs) == ["one"]
+    mq.job(name="three", schedule=Every(hours=2, name="x"), queue="b")(lambda: None)
+
+
+def test_a_schedule_that_is_named_as_its_job_is_one_name_with_that_of_no_name() -> None:
+    mq = EchoMQ("valkey://localhost:1", default_queue="a")
+    with pytest.raises(JobDefinitionError, match="'one' has twice a schedule 'one'"):
+        mq.job(name="one", schedule=[Every(hours=2), Cron("@daily", name="one")])(lambda: None)

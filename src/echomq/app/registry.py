@@ -30,10 +30,12 @@ class Registry:
         return tuple(dict.fromkeys([*(job.queue for job in self._jobs.values()), *self._queues]))
 
     def add(self, job: JobFunction[..., Any]) -> None:
-        """Registers a job; `JobDefinitionError` for a name that another function has."""
+        """Registers a job; `JobDefinitionError` for a name that another function has, or another declared schedule."""
         names = (job.name, *job.defaults.aliases)
         for name in names:
             self._check(name, job)
+        if job.defaults.schedules:
+            self._check_schedules(job)
         before = self._jobs.get(job.name)
         if before is not None:
             for name in [name for name, each in self._names.items() if each is before]:
@@ -56,6 +58,24 @@ class Registry:
             f"{name!r} is {was} of the job {other.name!r}, {place_of(other.function)}, and {here} of the job "
             f"{job.name!r}, {place_of(job.function)}: a payload with that name can mean one of them only"
         )
+
+    def _check_schedules(self, job: JobFunction[..., Any]) -> None:
+        others = [each for each in self._jobs.values() if each.name != job.name and each.queue == job.queue]
+        taken = {name: each for each in others for name in _schedules(each)}
+        for name in _schedules(job):
+            if name in taken:
+                other = taken[name].name
+                both = f"the jobs {other!r} and {job.name!r} both declare"
+                who = f"{job.name!r} has twice" if other == job.name else both
+                raise JobDefinitionError(
+                    f"{who} a schedule {name!r} in queue {job.queue!r}: give one of them another name=..."
+                )
+            taken[name] = job
+
+
+def _schedules(job: JobFunction[..., Any]) -> list[str]:
+    """The names of the schedules that it declares."""
+    return [each.name or job.name for each in job.defaults.schedules]
 
 
 def is_again(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
