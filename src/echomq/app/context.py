@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
-KEEP_LINES: Final = 1_000
-"""Lines of a job's log that are kept, unless told otherwise."""
-
 
 class JobContext:
     """A job while it runs. It may be handed to threads of the job's own, and be used from there."""
@@ -194,13 +191,13 @@ class JobContext:
         """`progress`, awaited."""
         await self._mq.arun(self._progress(value))
 
-    def log(self, line: str, *, keep: int = KEEP_LINES) -> None:
+    def log(self, line: str, *, keep: int = admin.KEEP_LINES) -> None:
         """Adds a line to the job's log, of which the newest `keep` are kept while the job lives."""
         call = admin.add_log(self.queue, self.id, line, keep=keep)
         self._mq.warn_on_a_loop("log")
         self._mq.run(call)
 
-    async def alog(self, line: str, *, keep: int = KEEP_LINES) -> None:
+    async def alog(self, line: str, *, keep: int = admin.KEEP_LINES) -> None:
         """`log`, awaited."""
         await self._mq.arun(admin.add_log(self.queue, self.id, line, keep=keep))
 

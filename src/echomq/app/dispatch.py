@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from functools import lru_cache
@@ -31,7 +31,7 @@ from echomq.identity.minter import wall_clock_ms
 from echomq.protocol.backoff import delay_ms
 from echomq.protocol.errors import JobCancelledError
 from echomq.protocol.replies import Claimed
-from echomq.runtime.cancel import LOST, current
+from echomq.runtime.cancel import LOST, CancelToken, current
 from echomq.runtime.hand import Held
 from echomq.runtime.outcome import (
     DONE,
@@ -74,6 +74,11 @@ def _nothing(ttl_ms: int) -> Done:
     return Done(b"", ttl_ms) if ttl_ms else DONE
 
 
+def _tells(token: CancelToken | None, line: Line) -> None:
+    if isinstance(token, Held):
+        token.run = line
+
+
 class Dispatch:
     """The handler of a worker's consumers: `route` is called on the loop and never blocks it.
 
@@ -111,8 +116,9 @@ class Dispatch:
                 return self._unknown(claimed, envelope.job)
             if envelope.job != job.name:
                 envelope = renamed(envelope, job.name)
+            token = current.get(None)
             if envelope.expires_ms is not None and wall_clock_ms() > envelope.expires_ms:
-                self._tells(Line(claimed, job, envelope))
+                _tells(token, Line(claimed, job, envelope))
                 return Bury(f"expired: it was not to start after {envelope.expires_ms} (Unix ms)")
             if self.pool is not None and (claimed.stalled or job.defaults.process):
                 return self._elsewhere(self.pool, queue, claimed, job, envelope)
@@ -124,10 +130,11 @@ class Dispatch:
             args, kwargs = ((), {}) if calls else job.arguments.incoming(envelope.args, envelope.kwargs)
         except EnvelopeError as error:
             return Bury(str(error))
-        context = JobContext(job.mq, queue, claimed, envelope, current.get(None), self._life.state)
+        context = JobContext(job.mq, queue, claimed, envelope, token, self._life.state)
         needs = job.arguments.needs
         around = Around(context, self._layers, needs, self._life.values, self.aside) if self._layers or needs else None
         run = self._run(claimed, job, envelope, context, around)
+        _tells(token, run)
         if job.is_coroutine:
             return run.awaited(args, kwargs) if calls is None else calls.awaited(run.awaited)
         # The context of the loop at this moment, as `asyncio.to_thread` would hand it on.
@@ -142,8 +149,10 @@ class Dispatch:
         self, pool: Pool, queue: str, claimed: Claimed, job: JobFunction[..., Any], envelope: Envelope
     ) -> Outcome:
         """The outcome of a job that runs in another process."""
-        context = JobContext(job.mq, queue, claimed, envelope, current.get(None))
+        token = current.get(None)
+        context = JobContext(job.mq, queue, claimed, envelope, token)
         run = self._run(claimed, job, envelope, context, None)
+        _tells(token, run)
         context.enter(run.timeout_ms)
         limit_s = None if run.timeout_ms is None else run.timeout_ms / 1_000
         if limit_s is not None and job.is_coroutine:
@@ -171,16 +180,8 @@ class Dispatch:
         around: Around | None,
     ) -> Run:
         if job.defaults.follows is not NONE and not self._alone:
-            run: Run = FollowedRun(claimed, job, envelope, context, around, self.succession)
-        else:
-            run = Run(claimed, job, envelope, context, around)
-        self._tells(run)
-        return run
-
-    def _tells(self, line: Line) -> None:
-        held = current.get(None)
-        if isinstance(held, Held):
-            held.run = line
+            return FollowedRun(claimed, job, envelope, context, around, self.succession)
+        return Run(claimed, job, envelope, context, around)
 
     def _call(
         self, run: Run, args: tuple[object, ...], kwargs: dict[str, object], calls: Filling | None = None
@@ -243,10 +244,12 @@ class Run(Line):
         """Its time was over, and so its process was ended."""
         return self._failed(TimeoutError(f"not done after {self._context.limit_ms} ms; its process was killed"))
 
-    async def awaited(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Outcome:
+    def awaited(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Coroutine[Any, Any, Outcome]:
         """Calls a coroutine function and awaits it, within `timeout_ms` if it has one."""
         function, around = self._job.function, self._around
-        return await self._await(function(*args, **kwargs) if around is None else around.call(function, args, kwargs))
+        if around is None:
+            return self._await(function, args, kwargs)
+        return self._await(around.call, (function, args, kwargs), {})
 
     def called(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Calls a plain function. What it gives to be awaited is handed back to the loop, to be awaited there."""
@@ -258,7 +261,7 @@ class Run(Line):
             value = self._job.function(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001  (a SystemExit in a job is the job's failure)
             return self._failed(error)
-        return self._await(value) if is_awaitable(value) else self._done(value)
+        return self._await(lambda: value, (), {}) if is_awaitable(value) else self._done(value)
 
     def _called_within(self, around: Around, args: tuple[object, ...], kwargs: dict[str, object]) -> Outcome:
         try:
@@ -271,16 +274,18 @@ class Run(Line):
         around.ended_here(value)
         return outcome
 
-    async def _await(self, work: Any) -> Outcome:
+    async def _await(
+        self, begin: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> Outcome:
         timeout_ms = self.timeout_ms
         limit = None if timeout_ms is None else asyncio.timeout(timeout_ms / 1_000)
         self._context.enter(timeout_ms, None if limit is None else _mover(limit))
         try:
             if limit is None:
-                value = await work
+                value = await begin(*args, **kwargs)
             else:
                 async with limit:
-                    value = await work
+                    value = await begin(*args, **kwargs)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():

@@ -14,6 +14,7 @@ from echomq.protocol.scripts import script
 from echomq.protocol.walks import drained, scan
 
 __all__ = [
+    "KEEP_LINES",
     "Cancellation",
     "add_log",
     "cancel_job",
@@ -50,6 +51,8 @@ _RATE_TTL = script("rate_ttl")
 _CANCEL = script("cancel_job")
 _RETAIN = script("retain")
 
+KEEP_LINES: Final = 1_000
+"""Lines of a job's log that are kept, unless told otherwise."""
 
 BURIED: Final = b"buried"
 """What the server says of a job that this very call has buried; one that was dead before is `dead`."""

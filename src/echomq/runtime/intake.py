@@ -25,7 +25,7 @@ from echomq.runtime.hand import Held
 from echomq.runtime.leases import LeaseKeeper
 from echomq.runtime.loops import BEAT_MS, Loop
 from echomq.runtime.metronome import Metronome
-from echomq.runtime.outcome import RELEASED, Bury, Lapsed
+from echomq.runtime.outcome import RELEASED, Bury
 from echomq.runtime.owing import Follower
 from echomq.runtime.presence import Identity, identity
 from echomq.runtime.publishing import published
@@ -181,8 +181,6 @@ class Intake(Loop):
 
     def _ended(self, held: Held) -> None:
         """A handler is done with its job."""
-        if type(held.outcome) is Lapsed and held.job.stalled + 1 >= self._max_stalled:
-            held.outcome = Bury(f"stalled: {held.outcome.error} (lapse {held.job.stalled + 1} of {self._max_stalled})")
         waiting = self._settler.waiting
         waiting.append(held)
         # The first one, for a flight; and as many as a second flight needs.

@@ -107,7 +107,7 @@ class Released(Outcome):
 class Lapsed(Outcome):
     """The process that the job ran in has died, the consumer has not: its lease lapses now, and is counted as a lapse.
 
-    Where that would be the last one that the consumer bears, the job is buried, with this text.
+    So a sweep buries it where that is one too many, as it does any job (protocol §5). This text goes into its log.
     """
 
     error: str

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from types import CoroutineType
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 from echomq.identity.errors import InvalidInputError
@@ -61,7 +62,7 @@ def is_async(function: object) -> bool:
 def is_awaitable(value: object) -> TypeGuard[Awaitable[Any]]:
     """Whether `value` can be awaited, whatever its class does when it is looked at."""
     try:
-        return inspect.isawaitable(value)
+        return type(value) is CoroutineType or inspect.isawaitable(value)
     except BaseException:  # noqa: BLE001  (a user's class may raise anything)
         return False
 

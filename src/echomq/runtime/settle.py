@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
 from echomq.identity.errors import EchoMQError
-from echomq.protocol import jobs
+from echomq.protocol import admin, jobs
 from echomq.protocol.backoff import Policy, check_policy, delay_ms
 from echomq.protocol.call import Call, Reply
 from echomq.protocol.checks import MAX_SPAN_MS, check_job, integer
@@ -69,10 +69,14 @@ class Teller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one flight settles: completions, which share one call, and the others with a call each."""
+    """What one flight settles: completions, which share one call, and the others with a call each.
+
+    Behind these go `notes` calls that settle nothing.
+    """
 
     done: list[Held]
     single: list[Held]
+    notes: int = 0
 
 
 class Settler:
@@ -136,7 +140,8 @@ class Settler:
                 single.append(held)
         self.waiting = self.waiting[limit:]
         self.leaving += len(done) + len(single)
-        return Batch(done, single), calls
+        notes = [_note(self._queue, held, held.outcome) for held in single if type(held.outcome) is Lapsed]
+        return Batch(done, single, len(notes)), calls + notes
 
     def _completion(self, done: list[Held]) -> Call[tuple[Completion | ServerError, ...]]:
         # Most leave the very same: the one value that says it spares a check of each.
@@ -177,6 +182,8 @@ class Settler:
                 self._completed([held], (answer,))
             else:
                 self._confirmed(held, answer)
+        for _ in range(batch.notes):
+            next(answers)  # one that did not arrive is not missed
         return self._trouble
 
     async def clear_doubts(self, conn: AsyncConnector) -> None:
@@ -346,6 +353,12 @@ class Settler:
         else:
             log.warning("job %s of %s: %s came too late: %s", held.job.id, self._queue, what, brief(error))
         self._held.discard(held)
+
+
+def _note(queue: str, held: Held, lapsed: Lapsed) -> Call[int | None]:
+    """How a job's process has ended, for its log: the row says only that it stalled."""
+    line = f"lapse {held.job.stalled + 1}: {lapsed.error}"
+    return admin.add_log(queue, held.job.id, bounded(line), keep=admin.KEEP_LINES)
 
 
 def _marks(queue: str, job_id: str) -> Call[tuple[bytes | None, ...]]:
