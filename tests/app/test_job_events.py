@@ -176,3 +176,20 @@ async def test_what_is_no_event_and_what_is_about_others_is_left_out(mq: EchoMQ,
 
 
 async def _nothing() -> None: ...
+
+
+async def test_no_time_to_wait_is_one_look(mq: EchoMQ, queue: str) -> None:
+    @mq.job(name="works")
+    async def works() -> int:
+        return 1
+
+    job = await works.aenqueue()
+    for timeout in (timedelta(0), timedelta(milliseconds=1)):
+        with pytest.raises(ResultTimeoutError, match="it is pending"):
+            [event async for event in job.events(timeout)]
+    claimed = await mq.arun(jobs.claim(queue))
+    assert claimed is not None
+    await mq.arun(jobs.complete(queue, claimed.id, claimed.attempts, result=b"1", result_ttl_ms=HOUR_MS))
+    for timeout in (timedelta(0), timedelta(milliseconds=1)):
+        assert words([event async for event in job.events(timeout)]) == ["completed"]
+        assert await job.result(timeout) == 1

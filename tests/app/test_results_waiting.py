@@ -163,7 +163,7 @@ async def test_where_nobody_may_listen_results_come_all_the_same(
 
 async def test_a_time_that_is_over_says_where_the_job_is_and_leaves_it_alone(mq: EchoMQ, queue: str) -> None:
     job = await number(mq).aenqueue(1)
-    for timeout in (timedelta(0), timedelta(milliseconds=50)):
+    for timeout in (timedelta(milliseconds=1), timedelta(0), timedelta(milliseconds=50)):
         with pytest.raises(ResultTimeoutError, match=f"{job.id} .*has not ended after .* s: it is pending") as caught:
             await job.result(timeout)
         assert caught.value.state is State.PENDING

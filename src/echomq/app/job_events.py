@@ -53,7 +53,7 @@ class JobEvents:
             messages = await stack.enter_async_context(connector.subscribe(keys(job.queue).events))
             reading = asyncio.ensure_future(_read(messages, job.id, inbox, heard))
             stack.callback(reading.cancel)
-            left_s = None if until is None else until - time.monotonic()
+            left_s = None if until is None else max(0.0, until - time.monotonic())
             ending = asyncio.ensure_future(job.mq.aending(job.queue, job.id, left_s))
             stack.callback(ending.cancel)
             ending.add_done_callback(lambda _: heard.set())

@@ -49,8 +49,11 @@ def value_of(job: Job[Any], ending: Ending, waited_s: float | None) -> Any:
             f"job {job.id}{_named(job)} is not in {job.queue} and has left no result: it was removed, its result_ttl "
             "is over or was zero, or it never was in this queue"
         )
+    where = f"it is {ending.state.value}"
+    if ending.state is State.UNKNOWN:
+        where = "the server has not said where it is"
     raise ResultTimeoutError(
-        f"job {job.id}{_named(job)} has not ended after {waited_s or 0:g} s: it is {ending.state.value}", ending.state
+        f"job {job.id}{_named(job)} has not ended after {waited_s or 0:g} s: {where}", ending.state
     )
 
 

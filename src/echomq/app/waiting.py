@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import islice
 from typing import Final
 
@@ -108,11 +109,19 @@ class Desk:
         except TimeoutError:
             if future.done() and not future.cancelled():
                 return future.result()  # both at once
-            return wait.seen or Ending(State.UNKNOWN)
+            return wait.seen or await self._glance(job_id, timeout_s)
         finally:
             wait.futures.discard(future)
             if not wait.futures and self._waits.get(job_id) is wait:
                 self._forget(job_id)
+
+    async def _glance(self, job_id: str, timeout_s: float | None) -> Ending:
+        """Where a job is whose time to wait was over before anybody had looked."""
+        with suppress(EchoMQError, TimeoutError):
+            if timeout_s is not None and timeout_s < LOOK_S:
+                async with asyncio.timeout(LOOK_S):
+                    return (await self._connector.run(endings(self.queue, (job_id,))))[0]
+        return Ending(State.UNKNOWN)
 
     def close(self) -> None:
         """Fail those that wait."""
