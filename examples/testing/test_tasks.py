@@ -1,15 +1,22 @@
 """Tests of an app, on a real server: python -m pytest examples/testing
 
-The fixture `echomq` comes with the package.
+The fixture `echomq` comes with the package; pytest.ini says which app it is about.
 """
 
+from collections.abc import Iterator
 from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from tasks import outbox, report, send, sign_up
+from tasks import outbox, send, sign_up
 
 from echomq import EchoMQ, JobFailed, State
+
+
+@pytest.fixture(autouse=True)
+def empty_outbox() -> Iterator[None]:
+    yield
+    outbox.clear()
 
 
 def test_a_sign_up_sends_a_welcome_at_once(echomq: EchoMQ) -> None:
@@ -53,6 +60,7 @@ def test_the_report_of_each_night(echomq: EchoMQ) -> None:
     assert len(outbox) == 2
 
 
-def test_without_a_server(echomq_eager: EchoMQ) -> None:
+@pytest.mark.usefixtures("echomq_eager")
+def test_without_a_server() -> None:
     assert send.enqueue("ada@example.org").get() == "ada@example.org"
-    assert report.name
+    assert outbox == ["Hello: ada@example.org"]
