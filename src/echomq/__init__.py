@@ -72,6 +72,7 @@ __all__ = [
     "repeat",
     "results",
     "telemetry",
+    "testing",
     "workers",
 ]
 
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
         metrics,
         repeat,
         telemetry,
+        testing,
         workers,
     )
     from echomq.app.bound import Bound

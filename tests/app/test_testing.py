@@ -14,6 +14,7 @@ import pytest
 
 from echomq import EchoMQ, State, Worker, current_job, jobs, metrics
 from echomq.errors import ConnectError, InvalidInputError, NotTestingError
+from echomq.protocol.discover import queues
 from echomq.testing import Throwaway
 from support.embedded import alive, is_gone, server_pid
 from support.servers import Server, wait_until
@@ -139,6 +140,35 @@ def test_a_throwaway_server_is_empty_for_each_test() -> None:
         home = home_of(server.url)
     assert not home.exists()
     assert ran == []
+
+
+def test_two_apps_may_share_a_throwaway_server_in_one_test() -> None:
+    one, ran = make()
+    other, also_ran = make()
+    with Throwaway() as server:
+        with one.testing(server), other.testing(server):
+            one.jobs["send"].enqueue("one")
+            other.jobs["send"].enqueue("other")
+            assert [job.args for job in one.enqueued()] == [("one",)]
+            assert [job.args for job in other.enqueued()] == [("other",)]
+            assert one.drain_blocking().completed == 1
+            assert (ran, also_ran) == (["one"], [])
+            with one.testing(server):
+                one.jobs["send"].enqueue("inner")
+                assert one.drain_blocking().completed == 1
+            assert other.drain_blocking().completed == 1
+        with EchoMQ(server.url) as anybody:
+            assert anybody.run(queues()) == ()
+
+
+async def test_a_plain_block_in_a_coroutine_closes_what_its_loop_has_opened() -> None:
+    mq, _ = make()
+    with mq.testing():
+        await mq.jobs["send"].aenqueue("ada")
+        conn = await mq.aconnection()
+    async with asyncio.timeout(10):
+        while "closed" not in repr(conn):
+            await asyncio.sleep(0.001)
 
 
 def test_apps_with_other_fences_follow_each_other_on_one_server() -> None:

@@ -1,4 +1,4 @@
-"""`mq.enqueued()` and `mq.assert_enqueued(...)`: what waits, read from the server, and what is said when it does not."""
+"""`mq.enqueued()` and `mq.assert_enqueued(...)`: what waits, read from the server, and what is said if it does not."""
 
 from __future__ import annotations
 

@@ -170,11 +170,26 @@ class Connections:
             await held.close()
         await asyncio.to_thread(self.close)
 
+    def let_go(self) -> None:
+        """Closes everything, from any thread: the awaited connectors too, each as soon as its loop runs."""
+        self.close()
+        awaited, self._awaited = self._awaited, weakref.WeakKeyDictionary()
+        for loop, held in tuple(awaited.items()):
+            with contextlib.suppress(RuntimeError):  # it is closed, and its connector with it
+                loop.call_soon_threadsafe(_let_go, held)
+
     def after_fork(self) -> None:
         """In a child: the lock may have been held by a thread that does not live here."""
         self._lock = threading.Lock()
 
 
+def _let_go(held: _Awaited) -> None:
+    task = asyncio.ensure_future(held.close())
+    _closing.add(task)
+    task.add_done_callback(_closing.discard)
+
+
+_closing = set[asyncio.Task[None]]()
 _every: weakref.WeakSet[Connections] = weakref.WeakSet()
 
 

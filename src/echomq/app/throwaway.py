@@ -42,6 +42,7 @@ class Throwaway:
         self._source: EmbeddedSource | None = None
         self._url = ""
         self._known: WeakKeyDictionary[EchoMQ, Connections] = WeakKeyDictionary()
+        self._tests = set[object]()
 
     def __repr__(self) -> str:
         return f"<throwaway server at {self._url or 'no address: it does not run'}>"
@@ -74,7 +75,7 @@ class Throwaway:
         source, self._source, self._url = self._source, None, ""
         if source is not None:
             for connections in self._known.values():
-                connections.close()
+                connections.let_go()
             self._known.clear()
             self._gone(source)
 
@@ -85,6 +86,17 @@ class Throwaway:
         with connect(self.url, fence=fence) as conn:
             conn.run(wipe())
             conn.run(unfence())
+
+    def enter(self, test: object) -> bool:
+        """Takes a test in; whether it is the only one, so that all queues are its own."""
+        self._tests.add(test)
+        return len(self._tests) == 1
+
+    def leave(self, test: object, *, fence: str) -> None:
+        """Lets a test out. The last one leaves an empty server."""
+        self._tests.discard(test)
+        if not self._tests:
+            self.empty(fence=fence)
 
     def connections(self, mq: EchoMQ) -> Connections:
         """An app's connections to it; the same ones each time, so that a long-lived loop opens one."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from abc import ABC, abstractmethod
 from contextlib import ExitStack, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from echomq.app.clock import Clock
 from echomq.app.drained import Drained, Draining, drained
@@ -22,6 +23,13 @@ from echomq.protocol.trials import wipe
 if TYPE_CHECKING:
     from echomq.app.connections import Connections
     from echomq.app.echomq import EchoMQ
+
+
+_ASIDE: Final = re.compile(r"test-[0-9a-f]{12}:")
+
+
+def _aside() -> str:
+    return f"test-{secrets.token_hex(6)}:"
 
 
 class Trial(ABC):
@@ -101,8 +109,8 @@ class Trial(ABC):
 class ServerTrial(Trial):
     """On a real server: one that is started for it, a throwaway one that is there, or a given one, set apart.
 
-    On a throwaway server the queues have the names that they always have. On a given one each has a name of its own
-    before its own, and nothing else on that server is touched.
+    On a throwaway server the queues have the names that they always have, unless another test is on it already. On a
+    given one each has another name, `test-<random>:` and its own, and nothing else on that server is touched.
     """
 
     def __init__(self, mq: EchoMQ, where: str | Throwaway | None = None) -> None:
@@ -113,7 +121,7 @@ class ServerTrial(Trial):
         self._clock = Clock(self)
         self._stack = ExitStack()
         self._connections: Connections | None = None
-        self.aside = f"test-{secrets.token_hex(6)}:" if isinstance(where, str) else ""
+        self.aside = ""
         """What the names of the queues begin with."""
 
     @property
@@ -135,7 +143,7 @@ class ServerTrial(Trial):
     def queues(self) -> Plan[tuple[str, ...]]:
         """Every queue that belongs to the test: the app's, and whatever others it has sent to."""
         there: tuple[str, ...] = yield from queues()
-        own = (queue for queue in there if queue.startswith(self.aside))
+        own = (each for each in there if (each.startswith(self.aside) if self.aside else not _ASIDE.match(each)))
         return tuple(dict.fromkeys([*self.mq.queues, *own]))
 
     def ahead_ms(self) -> int | None:
@@ -165,11 +173,14 @@ class ServerTrial(Trial):
             base = self.mq.ground
             if isinstance(self._where, Throwaway):
                 connections = self._where.connections(self.mq)
-                stack.callback(self._where.empty, fence=connections.fence)
+                stack.callback(self._where.leave, self, fence=connections.fence)
+                stack.callback(connections.close)
+                self.aside = "" if self._where.enter(self) else _aside()
             else:
+                self.aside = _aside()
                 connections = base.connections.moved(self._where, None)
                 stack.callback(self._wipe)
-            stack.callback(connections.close)
+                stack.callback(connections.let_go)
             self._connections = connections
             moved = (self.url, None if base.moved is None else base.moved[1])
             self._takes(Ground(connections, moved, self.aside, trial=self))
