@@ -75,6 +75,8 @@ def test_a_wrong_target_is_told_with_the_nearest_right_one(here: Path, target: s
         ("1 / 0", "module 'broken' cannot be imported: ZeroDivisionError: division by zero"),
         ("def (", "module 'broken' cannot be imported: SyntaxError"),
         ("raise SystemExit(3)", "module 'broken' cannot be imported: it exits with 3"),
+        ("import echomq; echomq.EchoMQ().job(timeout=5)", "module 'broken' cannot be imported: InvalidInputError"),
+        ("import echomq; echomq.EchoMQ().job(que='a')", "module 'broken' cannot be imported: TypeError"),
     ],
 )
 def test_a_module_that_fails_says_what_and_where(here: Path, text: str, said: str) -> None:

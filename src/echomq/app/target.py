@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import sys
 import traceback
 from functools import reduce
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 from echomq.app.echomq import EchoMQ
 from echomq.app.patience import nearest
 from echomq.identity.errors import InvalidInputError
+
+_PACKAGE: Final = str(Path(__file__).parent.parent) + os.sep
 
 
 def load(target: str) -> EchoMQ:
@@ -78,7 +82,8 @@ def _importable(name: str, here: str) -> list[str]:
 def _broken(name: str, error: BaseException) -> str:
     """A module that exists and cannot be imported: what happened, and on which line of the user's own."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
-    own = [frame for frame in frames if frame.filename != __file__]
+    # What EchoMQ refuses stands where the module has written it, not where it was refused.
+    own = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
     where = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
     what = f"it exits with {error}" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
     return f"module {name!r} cannot be imported: {what}{where}"
