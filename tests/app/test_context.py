@@ -20,8 +20,8 @@ from echomq import (
     admin,
     current_job,
 )
-from echomq.app.context import KEEP_LINES
 from echomq.errors import BlockingCallWarning
+from echomq.protocol.admin import KEEP_LINES
 from echomq.protocol.checks import MAX_SPAN_MS
 
 Rows = Callable[[], list[dict[str, bytes]]]

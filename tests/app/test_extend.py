@@ -93,6 +93,27 @@ def test_the_new_deadline_holds(mq: EchoMQ) -> None:
     assert first_line(mq, sent[1]).startswith("TimeoutError: not done after 250 ms; its function still runs")
 
 
+def test_a_coroutine_whose_time_is_over_gets_no_more(mq: EchoMQ) -> None:
+    seen: list[str] = []
+
+    @mq.job(timeout=SHORT, max_attempts=1)
+    async def work() -> None:
+        job = current_job()
+        before = job.deadline
+        try:
+            await asyncio.Event().wait()
+        finally:
+            with pytest.raises(Cancelled) as caught:
+                job.extend(minutes=5)
+            seen.append(caught.value.reason)
+            assert job.deadline == before
+
+    sent = work.enqueue()
+    burst(mq)
+    assert seen == ["its time is over"]
+    assert first_line(mq, sent) == "TimeoutError: not done after 200 ms"
+
+
 def test_without_a_timeout_there_is_nothing_to_move(mq: EchoMQ) -> None:
     seen: list[datetime | None] = []
 

@@ -144,9 +144,9 @@ class JobContext:
         """Moves the deadline. For the worker."""
         if self._limit_ms is None:
             return
-        self._limit_ms += more_ms
         if self._move is not None:
             self._move(more_ms)
+        self._limit_ms += more_ms
         if self._token is not None:
             self._token.grant(more_ms)
 

@@ -62,6 +62,8 @@ def _mover(limit: asyncio.Timeout) -> Callable[[int], None]:
             limit.reschedule((limit.when() or loop.time()) + more_ms / 1_000)
 
     def move(more_ms: int) -> None:
+        if limit.expired():
+            raise Cancelled("its time is over")
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(moved, more_ms)
 
