@@ -17,7 +17,7 @@ from echomq.protocol.call import Arg, Call
 from echomq.protocol.flows import Node, OnDeath, add
 from echomq.protocol.jobs import Finished
 from echomq.protocol.keys import Keys, keys
-from echomq.protocol.replies import as_int
+from echomq.protocol.replies import as_int, as_list
 from echomq.protocol.scripts import script
 from support.lies import BAD_IDS, BAD_NUMBERS, BAD_TEXTS, bad_keys, bad_state
 
@@ -31,7 +31,6 @@ GROUPS = ("LAN00000000001", "USR0KHTOWnGLuC")
 THEMES = ("hands", "time", "ceilings", "lanes", "flows", "everything")
 """What a speaker may mostly speak of."""
 IDS = tuple(f"JOB0NgWEfAEJf{i}" for i in "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
-TIMES = (0, 1, 5, 5, NOW - 1, NOW, NOW + 1, NOW + HOUR, NOW + HOUR, LAST)
 SPANS = (0, 0, 1, 5, HOUR, HOUR, 2 * HOUR)
 PAYLOADS = (b"p", b"p", b"", b"\0\xff\r\n", b"7", b"x" * 200)
 TOKENS = ("1", "1", "1", "1", "1", "1", "2", "2", "3")
@@ -50,13 +49,21 @@ class Speaker:
     leave there. `ids` is how many jobs it speaks of."""
 
     def __init__(
-        self, choose: Chooses, *, hostile: bool, ids: int = 8, queue: str = "q", theme: str = "everything"
+        self,
+        choose: Chooses,
+        *,
+        hostile: bool,
+        ids: int = 8,
+        queue: str = "q",
+        theme: str = "everything",
+        now_ms: int = NOW,
     ) -> None:
         self._choose = choose
         self._hostile = hostile
         self._ids = IDS[:ids]
         self.queue = queue
         self.keys: Keys = keys(queue)
+        self._times = (0, 1, 5, 5, now_ms - 1, now_ms, now_ms + 1, now_ms + HOUR, now_ms + HOUR, LAST)
         twins = [self._schedule, self._reschedule, self._promote, self._delay, self._enqueue, self._claim]
         twins += [self._enqueue_many, self._complete_many]
         hands = [*twins, *(3 * [self._enqueue_many, self._claim, self._claim, self._complete_many]), self._delay]
@@ -119,7 +126,7 @@ class Speaker:
 
     def _due(self) -> tuple[Arg, Arg]:
         mode: Arg = self._choose(("in", "at", "at"))
-        value = self._number(SPANS if mode == "in" else TIMES)
+        value = self._number(SPANS if mode == "in" else self._times)
         if self._lies():
             mode = self._choose(BAD_TEXTS)
         return mode, value
@@ -200,7 +207,7 @@ class Speaker:
 
     def _admit(self) -> Call[Any]:
         group = self._choose((None, None, *GROUPS))
-        at_ms = self._choose((None, None, *TIMES))
+        at_ms = self._choose((None, None, *self._times))
         lane_text = "a lane" if group and self._choose((False, True)) else ""
         return admit(
             *(self.queue, self._job(), self._bytes()),
@@ -214,13 +221,13 @@ class Speaker:
         return lanes.enqueue(self.queue, self._job(), self._bytes(), self._choose(GROUPS))
 
     def _flow(self) -> Call[Any]:
-        """A parent and its children, or the first step of a flow over two queues, whose rest never comes."""
+        """A parent and its children, or a child whose parent is in another queue."""
         chosen = list(dict.fromkeys(self._job() for _ in range(self._choose((2, 3, 4)))))
-        if len(chosen) < 2:
-            return self._lane()
-        away = self._choose((self.queue, self.queue, "elsewhere"))
         died = OnDeath.FAIL_PARENT if self._choose((True, False)) else OnDeath.IGNORE
-        parts = tuple(Node(away, job_id, self._bytes(), on_death=died) for job_id in chosen[1:])
+        if len(chosen) < 2 or self._choose((True, False, False)):
+            far = (chosen[0], self._bytes(), self._choose(IDS[-5:]), f"{died.value}far", 0)
+            return Call("flow add", (self.keys.pending,), far, as_list, script("flow_add"))
+        parts = tuple(Node(self.queue, job_id, self._bytes(), on_death=died) for job_id in chosen[1:])
         return next(add(Node(self.queue, chosen[0], self._bytes(), parts)))
 
     def _lane_claim(self) -> Call[Any]:
@@ -296,10 +303,12 @@ class Speaker:
     def _repeat(self) -> Call[Any]:
         if self._choose((True, False)):
             return repeat.cancel(self.queue, "r")
-        return repeat.register(self.queue, "r", every_ms=HOUR, template=b"t", first_run_ms=self._choose(TIMES[:-1]))
+        return repeat.register(
+            self.queue, "r", every_ms=HOUR, template=b"t", first_run_ms=self._choose(self._times[:-1])
+        )
 
     def _fire(self) -> Call[Any]:
-        return repeat.due(self.queue, now_ms=NOW)
+        return repeat.due(self.queue, now_ms=self._times[5])
 
     def _drain(self) -> Call[Any]:
         return next(admin.drain(self.queue, scheduled=self._choose((False, True))))

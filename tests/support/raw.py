@@ -35,9 +35,11 @@ class RawClient:
 
     def send(self, *words: Word) -> None:
         """Send a command without waiting for its reply."""
-        texts = [w if isinstance(w, bytes) else str(w).encode() for w in words]
-        head = b"*%d\r\n" % len(texts)
-        self._socket.sendall(head + b"".join(b"$%d\r\n%b\r\n" % (len(t), t) for t in texts))
+        self._socket.sendall(_packed(words))
+
+    def send_all(self, commands: Iterable[Iterable[Word]]) -> None:
+        """Send many commands at once, without waiting for their replies."""
+        self._socket.sendall(b"".join(map(_packed, commands)))
 
     def receive(self) -> Any:
         """The next reply; an error is returned, not raised."""
@@ -80,3 +82,8 @@ class RawClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _packed(words: Iterable[Word]) -> bytes:
+    texts = [w if isinstance(w, bytes) else str(w).encode() for w in words]
+    return b"*%d\r\n" % len(texts) + b"".join(b"$%d\r\n%b\r\n" % (len(t), t) for t in texts)

@@ -173,7 +173,11 @@ class Server:
                 stdout=log,
                 stderr=log,
             )
-        wait_until(self._answers, what=f"{self.kind} answers PING")
+        try:
+            wait_until(self._answers, what=f"{self.kind} answers PING")
+        except TimeoutError:
+            self.kill9()
+            raise
         return self
 
     def _loads(self) -> tuple[str, ...]:
