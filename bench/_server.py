@@ -50,6 +50,19 @@ class Client:
             raise reply
         return reply
 
+    def flight(self, packed: list[bytes], depth: int) -> Any:
+        """Sends packed commands, `depth` at a time, and gives the last reply; the first error is raised."""
+        reply: Any = None
+        for first in range(0, len(packed), depth):
+            part = packed[first : first + depth]
+            self._socket.sendall(b"".join(part))
+            for _ in part:
+                while (reply := self._reader.gets()) is False:
+                    self._reader.feed(self._socket.recv(1 << 16))
+                if isinstance(reply, Exception):
+                    raise reply
+        return reply
+
     def calls(self) -> dict[str, int]:
         """Calls of each command so far, those inside scripts too."""
         out: dict[str, int] = {}
@@ -86,6 +99,10 @@ class Server:
 
     def client(self) -> Client:
         return Client(self.path)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def __enter__(self) -> Server:
         self._process = subprocess.Popen(self._words, stdout=subprocess.DEVNULL)
