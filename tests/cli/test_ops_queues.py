@@ -148,6 +148,13 @@ def test_a_queue_that_cannot_be_read_does_not_hide_the_others(ops: Any, shop: An
     said = ops("queues", "--json")
     assert set(by_name(said.json)) == {shop.queue}
     assert any("broken" in each and "WRONGTYPE" in each for each in said.json["warnings"])
+    said = ops("stats", "--json")
+    assert set(by_name(said.json)) == {shop.queue}
+    assert ["broken" in each and "WRONGTYPE" in each for each in said.json["warnings"]] == [True]
+    said = ops("stats", "--watch", "0.1", "--times", "1", "--json")
+    assert ["broken" in each for each in said.json["warnings"]] == [True]
+    said = ops("stats", "broken", "--json")
+    assert (said.code, set(said.json)) == (1, {"error", "kind", "exit_code"})
     assert ops("health").code == 1
     shop.raw.execute("SET", "emq:{two words}:x", "not a queue's")
     assert set(by_name(ops("queues", "--json").json)) == {shop.queue}

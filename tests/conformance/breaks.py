@@ -128,7 +128,14 @@ BREAKS = [
         ("flow_add", "flow_strangers"),
         r"local function stranger\(id, parent, queue, children\)",
         "local function stranger(id, parent, queue, children)\n  if true then return nil end",
-        {"flow_stranger", "flow_cross_stranger", "flow_late_stranger"},
+        {"flow_stranger", "flow_cross_stranger", "flow_late_stranger", "flow_other_children"},
+    ),
+    Break(
+        "a parent's children are those that it was added with",
+        ("flow_add", "flow_strangers"),
+        r"if left and left \+ counted ~= children then",
+        "if false then",
+        {"flow_other_children"},
     ),
     Break(
         "a held parent counts the children that there are",

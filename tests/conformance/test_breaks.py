@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,11 @@ from echomq.protocol import flows
 from echomq.protocol.call import Call
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import as_bytes
+from echomq.runtime import intake
+from echomq.runtime.ear import Ear
+from echomq.runtime.settle import Settler
+from echomq.runtime.turns import Turns
+from echomq.wire import node
 from support.registry import all_keys
 from support.servers import Server
 
@@ -43,6 +49,21 @@ def _deliver_cut(entry: bytes) -> Call[int]:
 
 _deliver = flows.deliver
 
+
+def _always_held(node: int, value: str, lease_ms: int) -> Call[bool]:
+    return Call("ping", (), (), lambda _: True, command="PING", home="emq:{x}:")
+
+
+def _turns(**changed: Any) -> Callable[..., Turns]:
+    return lambda *args, **options: Turns(*args, **(options | changed))
+
+
+def _by_attempts(self: Any, held: Any, delay: int, most: int, *rest: Any, **named: Any) -> Any:
+    return _retry(self, held, delay, self._max_attempts, *rest, **named)
+
+
+_retry = Settler._retry
+
 CLIENTS = [
     Client("a pump removes by value", flows, "settle", _settle_by_position, {"outbox_by_value"}),
     Client(
@@ -52,6 +73,11 @@ CLIENTS = [
         _deliver_cut,
         {"flow_cross_queue", "flow_cross_death"},
     ),
+    Client("a lost node is replaced", node, "_hold", _always_held, {"node_replaced"}),
+    Client("a parked consumer listens", Ear, "arm", lambda _: None, {"parked_wakes"}),
+    Client("a parked consumer beats", intake, "Turns", _turns(beat_ms=10**9), {"parked_beats"}),
+    Client("the cap of lapses is the loop's own", intake, "Turns", _turns(max_stalled=9), {"loops_sweep"}),
+    Client("attempts are not the budget", Settler, "_retry", _by_attempts, {"budget"}),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from conformance.breaks import BREAKS, damage
 from echomq.cli.conformance import conformance
 from echomq.conformance import every
 from support.embedded import IDLE, folder
+from support.registry import all_keys
 from support.servers import Server, wire_6
 
 WIRE = 6 if wire_6() else 4
@@ -46,6 +48,20 @@ def test_a_line_a_scenario_and_a_total(server: Server) -> None:
     )
     assert found
     assert int(found[1]) == len(lines) == int(found[3]) + int(found[4])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_ended_takes_away_what_it_wrote(server: Server, number: signal.Signals) -> None:
+    words = [sys.executable, "-m", "echomq.cli", "conformance", server.url]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
+        assert running.stdout is not None
+        for _ in range(len(every()) // 4):
+            running.stdout.readline()
+        running.send_signal(number)
+        running.stdout.read()
+        assert running.wait(20) == 128 + number
+    with server.client() as client:
+        assert set(all_keys(client)) == {"{emq}:version"}
 
 
 def test_json_is_one_object_and_only_names_the_scenarios(server: Server) -> None:

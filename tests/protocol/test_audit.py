@@ -218,6 +218,10 @@ OF_THE_BOOKS: dict[str, tuple[Callable[[Scene], Any], str]] = {
         lambda scene: scene.execute("HSET", scene.keys.gactive, C, "many"),
         f"gactive of {C} is many, in hand are 1",
     ),
+    "words for no hands": (
+        lambda scene: scene.execute("HSET", scene.keys.gactive, lanes.lane_id("z"), "none"),
+        f"gactive of {lanes.lane_id('z')} is none, in hand are 0",
+    ),
     "off the ring": (
         lambda scene: scene.execute("DEL", scene.keys.ring),
         f"lane {C} is serviceable, on the ring 0 times",

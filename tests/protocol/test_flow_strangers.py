@@ -105,6 +105,51 @@ def test_a_leaf_is_no_parent_when_it_is_added_again_with_children(scene: Scene) 
     refused(scene, flows.add(Node(scene.queue, root, "p", (grown,))), leaf.id, "not a parent")
 
 
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_parent_with_another_number_of_children_is_not_that_parent(
+    scene: Scene, other: Scene, far: bool, deep: bool, done: bool, n: int
+) -> None:
+    desk = other if far else scene
+    parent = node(scene, node(desk), node(desk))
+    root = node(scene, parent) if deep else parent
+    add(scene, root)
+    if done:
+        claimed(desk)
+        finish(desk, parent.children[0])
+        deliver(desk)
+    children = (*parent.children, node(desk))[:n] if n > 1 else (node(desk),)
+    changed = Node(scene.queue, parent.id, "p", children)
+    again = Node(scene.queue, root.id, "p", (changed,)) if deep else changed
+    refused(scene, flows.add(again), parent.id, "has other children")
+
+
+def test_children_under_fresh_ids_are_not_those_that_a_parent_waits_for(scene: Scene) -> None:
+    first = node(scene, node(scene), node(scene))
+    add(scene, first)
+    refused(
+        scene,
+        flows.add(Node(scene.queue, first.id, "p", (node(scene), node(scene)))),
+        first.id,
+        "has other children",
+    )
+    assert sorted(claimed(scene)) == sorted(child.id for child in first.children)
+
+
+def test_a_child_that_another_client_has_lost_comes_back_when_its_flow_is_added_again(scene: Scene) -> None:
+    lost, kept = node(scene), node(scene)
+    root = node(scene, lost, kept)
+    add(scene, root)
+    scene.execute("DEL", scene.keys.job(lost.id))
+    scene.execute("ZREM", scene.keys.pending, lost.id)
+    assert add(scene, root) == [Admission.DUPLICATE, Admission.ADMITTED, Admission.DUPLICATE]
+    for child in claimed(scene):
+        finish(scene, Node(scene.queue, child, "p"))
+    assert state(scene, root) is State.PENDING
+
+
 def test_none_of_many_flows_is_added(scene: Scene, other: Scene, third: Scene) -> None:
     taken = pending(third)
     for wrong in (node(third, Node(third.queue, taken, "p")), node(scene, Node(third.queue, taken, "p"))):

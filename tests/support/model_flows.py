@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -201,7 +202,13 @@ class FlowModel(LaneModel):
             return ""
         if parent and not self.child_of(job_id, parent, parent_queue):
             return "not of this flow"
-        return "not a parent" if children and job_id not in self.books else ""
+        if not children:
+            return ""
+        books = self.books.get(job_id)
+        if books is None:
+            return "not a parent"
+        total = books.left + len(books.processed) + len(books.unsuccessful)
+        return "" if total == children else "has other children"
 
     def child_of(self, job_id: str, parent: str, parent_queue: str) -> bool:
         """Whether a job's row names this parent."""
@@ -224,6 +231,10 @@ class FlowModel(LaneModel):
                 plan.append("new")
                 if node.children:
                     held.add(node.id)
+        fresh = Counter(node.parent for node, what in zip(nodes, plan, strict=True) if what == "new")
+        for node, what in zip(nodes, plan, strict=True):
+            if what == "there" and node.children and fresh[node.id] == node.children:
+                return f"EMQSTATE flow add {node.id} has other children"
         for node, what in zip(nodes, plan, strict=True):
             if what == "new":
                 self.plant(node)

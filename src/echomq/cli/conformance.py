@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json as json_
 import os
-from contextlib import closing
+import signal
+import threading
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -12,6 +14,8 @@ import typer
 from echomq.cli.wires import WireText, wire_of
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from echomq.conformance import Result
 
 _INSTEAD: Final = {"FAIL": "Seen instead", "skip": "Skipped"}
@@ -57,7 +61,7 @@ def conformance(
     asked = wire_of(wire)
     scenarios = choose(only or [])
     results: list[Result] = []
-    with Bench(url or os.environ.get("ECHOMQ_URL") or None, wire=asked, fence=fence or FENCE) as bench:
+    with _tidy(), Bench(url or os.environ.get("ECHOMQ_URL") or None, wire=asked, fence=fence or FENCE) as bench:
         server, spoken = bench.server(), bench.wire
         with closing(run(bench, scenarios)) as running:
             for result in running:
@@ -86,6 +90,23 @@ def conformance(
             f"{counts[Status.OK]} ok, {counts[Status.FAIL]} failed, {counts[Status.SKIP]} skipped, in {seconds:.1f} s"
         )
     raise typer.Exit(1 if counts[Status.FAIL] else 0)
+
+
+@contextmanager
+def _tidy() -> Generator[None, None, None]:
+    """A SIGTERM unwinds like Ctrl-C, so that it leaves no keys behind either."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def _line(result: Result) -> str:

@@ -25,6 +25,7 @@ __all__ = [
     "settings_text",
     "stats_json",
     "total_row",
+    "unreadable",
     "warnings",
 ]
 
@@ -99,6 +100,11 @@ def total_row(overviews: Sequence[Overview]) -> list[str]:
     oldest = max((each.oldest_age_ms for each in overviews if each.oldest_age_ms is not None), default=None)
     late = max((each.late_ms for each in overviews), default=0)
     return ["(all)", *(f"{n:,}" for n in sums), "", shown_span(oldest), shown_span(late or None), ""]
+
+
+def unreadable(broken: Sequence[tuple[str, str]]) -> list[str]:
+    """A sentence for every queue that cannot be read."""
+    return [f"queue {name} cannot be read: {why}" for name, why in broken]
 
 
 def stats_json(overviews: Sequence[Overview]) -> dict[str, object]:

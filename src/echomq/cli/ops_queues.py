@@ -8,7 +8,7 @@ import typer
 
 from echomq.cli.numbers import seconds, whole
 from echomq.cli.ops_common import Fence, Json, Url, WireText, known_queues, opened
-from echomq.identity.errors import InvalidInputError
+from echomq.identity.errors import EchoMQError, InvalidInputError
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +33,7 @@ def queues(url: Url = None, fence: Fence = None, wire: WireText = None, json: Js
 
     with opened(url, fence, wire) as conn:
         found, broken = ops_overview.read(conn, known_queues(conn, ()))
-    warnings = ops_overview.warnings(found) + [f"queue {name} cannot be read: {why}" for name, why in broken]
+    warnings = ops_overview.warnings(found) + ops_overview.unreadable(broken)
     if json:
         ops_view.document({"queues": [ops_overview.as_json(each) for each in found], "warnings": warnings})
         return
@@ -87,8 +87,10 @@ def stats(
             Watch(conn, queue, named, watch, times).run(json=json)
             return
         found, broken = ops_overview.read(conn, named)
+    if queue and broken:
+        raise EchoMQError(*ops_overview.unreadable(broken))
     if json:
-        ops_view.document(ops_overview.stats_json(found))
+        ops_view.document(ops_overview.stats_json(found) | {"warnings": ops_overview.unreadable(broken)})
     elif queue and found:
         ops_view.facts(ops_overview.facts_of(found[0]))
     elif found:
@@ -97,7 +99,5 @@ def stats(
         )
     elif not broken:
         ops_view.say("no queue is on this server")
-    for name, why in broken:
-        ops_view.warn(f"queue {name} cannot be read: {why}")
-    if queue and broken:
-        raise typer.Exit(1)
+    for warning in ops_overview.unreadable(broken):
+        ops_view.warn(warning)

@@ -37,6 +37,7 @@ class Watch:
         self._times = times
         self._looked = time.monotonic()
         self._before: dict[str, Overview] = {}
+        self._broken: list[str] = []
 
     def run(self, *, json: bool) -> None:
         """Shows a reading after the other: in the place of the one before on a terminal, else below it."""
@@ -48,8 +49,10 @@ class Watch:
                 ops_view.say(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %Z}")
                 if found:
                     ops_view.table(HEADINGS, self._rows(found))
-                else:
+                elif not self._broken:
                     ops_view.say("no queue is on this server")
+                for warning in self._broken:
+                    ops_view.warn(warning)
                 print(flush=True)
             self._before = {each.queue: each for each in found}
 
@@ -66,7 +69,8 @@ class Watch:
         if self._all and time.monotonic() - self._looked > _LOOK_AGAIN_S:
             self._queues = self._conn.run(discover.queues())
             self._looked = time.monotonic()
-        found, _ = ops_overview.read(self._conn, self._queues)
+        found, broken = ops_overview.read(self._conn, self._queues)
+        self._broken = ops_overview.unreadable(broken)
         return found
 
     def _speed(self, each: Overview) -> tuple[float, float] | None:
@@ -90,7 +94,7 @@ class Watch:
         return rows
 
     def _json(self, found: list[Overview]) -> dict[str, object]:
-        told = ops_overview.stats_json(found)
+        told = ops_overview.stats_json(found) | {"warnings": self._broken}
         speeds = {each.queue: self._speed(each) for each in found}
         told["per_second"] = {
             queue: {"completed": round(speed[0], 3), "failed": round(speed[1], 3)}

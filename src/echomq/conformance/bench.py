@@ -9,8 +9,9 @@ from echomq.identity.minter import Minter
 from echomq.protocol.call import Arg, Reply
 from echomq.protocol.errors import EchoMQError
 from echomq.protocol.replies import as_bytes, as_list
+from echomq.runtime import Dial
 from echomq.wire import FENCE, Connector, Source, Wire, connect
-from echomq.wire.options import OptionWords
+from echomq.wire.options import TIMEOUT_S, OptionWords
 from echomq.wire.resp import raw
 
 WIRES: Final[tuple[Wire, ...]] = (4, 6, "auto")
@@ -48,6 +49,17 @@ class Bench:
             **options,
         }
         return connect(self._where, **words)
+
+    def dial(self) -> Dial:
+        """How a consumer reaches the same server."""
+        where, words = self._where, self._options
+        return Dial(
+            where if where is None or isinstance(where, str) else lambda: where,
+            fence=self.fence,
+            timeout=words.get("timeout", TIMEOUT_S),
+            tls=words.get("tls"),
+            wire=words.get("wire"),
+        )
 
     def execute_all(self, commands: list[tuple[Arg, ...]]) -> list[Reply]:
         """The replies to plain commands, sent in one flight; raises the first error among them."""

@@ -39,6 +39,7 @@ FAMILIES: Final = (
     "timetable",
     "events",
     "wake",
+    "promises",
     "audit",
 )
 """The modules of `echomq.conformance.scenarios`, in the order in which they run."""

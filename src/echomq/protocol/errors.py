@@ -144,6 +144,8 @@ _ADVICE: dict[str, str] = {
     "written: give the child an id of its own, or let that job end or remove it",
     "not a parent": "the id has a job that waits for no children; nothing of the call was written: give the parent an "
     "id of its own, or let that job end or remove it",
+    "has other children": "the id has a parent that was added with other children; nothing of the call was written: "
+    "give the parent an id of its own, or repeat the flow with the ids that it was added with",
 }
 
 

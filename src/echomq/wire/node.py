@@ -62,8 +62,9 @@ def _held(reply: Reply) -> bool:
 class NodeLease:
     """This process's node on one server. Its users share it; the last one gives it back."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, beat_s: float = _BEAT_S) -> None:
         self._address = address
+        self._beat_s = beat_s
         self._value = f"{uuid4().hex}:{os.getpid()}"
         self._lock = threading.Lock()
         self._busy = False
@@ -97,7 +98,7 @@ class NodeLease:
                 minter.node = _random.randrange(_NODES)
             _log.debug("%s: node lease not kept: %s", self._address, error)
         finally:
-            self._due = time.monotonic() + _BEAT_S
+            self._due = time.monotonic() + self._beat_s
             self._busy = False
 
     def _find(self, began: float) -> Generator[Call[Any], Any, None]:

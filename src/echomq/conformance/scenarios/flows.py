@@ -171,6 +171,23 @@ def _flow_stranger(desk: Desk) -> None:
     desk.refused_plan(flows.add(root), f"EMQSTATE flow add {middle} not a parent")
 
 
+@scenario(
+    "flow_other_children",
+    "A parent that was added with other children is refused, nothing written: a fresh child would release it early.",
+)
+def _flow_other_children(desk: Desk) -> None:
+    parent, ids = family(desk, 2)
+    fresh = [Node(desk.queue, job_id, b"c") for job_id in desk.mint_many(2)]
+    there = [Node(desk.queue, job_id, b"c") for job_id in ids]
+    for children in (fresh, fresh[:1], [*there, *fresh[:1]]):
+        root = Node(desk.queue, parent, b"p", tuple(children))
+        desk.refused_plan(flows.add(root), f"EMQSTATE flow add {parent} has other children")
+    other = desk.neighbour()
+    far = Node(desk.queue, parent, b"p", (Node(other.queue, other.mint(), b"c"),))
+    desk.refused_plan(flows.add(far), f"EMQSTATE flow add {parent} has other children")
+    desk.expect("the neighbour's keys", other.present(), [])
+
+
 @scenario("flow_readd_taken", "Adding a flow again is safe where a recorded child's id has become another job's.")
 def _flow_readd_taken(desk: Desk) -> None:
     parent, a, b = desk.mint_many(3)

@@ -30,7 +30,7 @@ end
 for _, group in ipairs(redis.call('SMEMBERS', base .. 'paused')) do note(group) end
 local function check_hands(group)
   local said, right = redis.call('HGET', base .. 'gactive', group), held[group] or 0
-  if (tonumber(said or nil) or 0) == right then return end
+  if (said or '0') == tostring(right) then return end
   out[#out + 1] = 'gactive of ' .. group .. ' is ' .. (said or 'missing') .. ', in hand are ' .. right
   if ARGV[1] ~= 'mend' then return end
   redis.call('HDEL', base .. 'gactive', group)

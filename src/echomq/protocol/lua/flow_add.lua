@@ -6,7 +6,7 @@
 -- ARGV -> five a node: id, payload, parent or '', link, children. link is fp or id, then the parent's queue when it lies
 --   elsewhere; children is their number, 0 for a leaf.
 -- returns a node, in order: 1 admitted or held, 0 it was there already; with nothing written EMQSTATE flow add <id> not
---   of this flow, EMQSTATE flow add <id> not a parent
+--   of this flow, EMQSTATE flow add <id> not a parent, EMQSTATE flow add <id> has other children
 -- stays true: a parent is held with `:dependencies` = its direct children and carries no group; whatever it waits for
 --   has its row here as its child, or counts at once because it has ended, so that nothing is held for ever.
 -- @include kind
@@ -25,7 +25,7 @@ local function settled(parent, id)
   return redis.call('EXISTS', row) == 0 or counted(row, id) or redis.call('HEXISTS', row .. ':failed', id) == 1
 end
 local LEFT, THERE, NEW = 1, 2, 3
-local held, plan = {}, {}
+local held, plan, fresh = {}, {}, {}
 for i = 1, #ARGV, 5 do
   local id, parent, children = ARGV[i], ARGV[i + 2], tonumber(ARGV[i + 4])
   local queue = string.sub(ARGV[i + 3], 3)
@@ -37,7 +37,15 @@ for i = 1, #ARGV, 5 do
     plan[i] = THERE
   else
     plan[i] = NEW
+    fresh[parent] = (fresh[parent] or 0) + 1
     if children > 0 then held[id] = true end
+  end
+end
+-- A parent that is here with its children was added with them in one step: it waits for others when all of these are new.
+for i = 1, #ARGV, 5 do
+  local children = tonumber(ARGV[i + 4])
+  if plan[i] == THERE and children > 0 and fresh[ARGV[i]] == children then
+    return redis.error_reply('EMQSTATE flow add ' .. ARGV[i] .. ' has other children')
   end
 end
 -- count_at_once(id, parent, queue): the end that a child had before its parent was held, or that the call of an add that
