@@ -98,7 +98,7 @@ class Connections:
         self._lock = threading.Lock()
         self._blocking: Connector | None = None
         self._at_exit: weakref.finalize[[], Connections] | None = None
-        self._awaited = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Awaited]()
+        self._awaited: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Awaited] = weakref.WeakKeyDictionary()
         self.background = Background()
         """For threads that wait for what is awaited."""
         _every.add(self)
@@ -173,8 +173,9 @@ class Connections:
     def let_go(self) -> None:
         """Closes everything, from any thread: the awaited connectors too, each as soon as its loop runs."""
         self.close()
-        awaited, self._awaited = self._awaited, weakref.WeakKeyDictionary()
-        for loop, held in tuple(awaited.items()):
+        awaited = tuple(self._awaited.items())
+        self._awaited.clear()
+        for loop, held in awaited:
             with contextlib.suppress(RuntimeError):  # it is closed, and its connector with it
                 loop.call_soon_threadsafe(_let_go, held)
 
