@@ -267,8 +267,9 @@ async def test_an_exit_of_a_task_in_a_cell_does_not_end_it(tasks: ModuleType, qu
     await pool.close()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_whoever_tells_all_processes_to_end_costs_no_job_anything(
-    tasks: ModuleType, tmp_path: Path, server: Server, queue: str
+    tasks: ModuleType, tmp_path: Path, server: Server, queue: str, number: int
 ) -> None:
     job = tasks.sleeps.enqueue(1.5)
     worker = Process(tmp_path, TASKS, server, queue)
@@ -276,7 +277,7 @@ def test_whoever_tells_all_processes_to_end_costs_no_job_anything(
         asleep = tmp_path / "asleep"
         wait_until(lambda: asleep.exists() and asleep.read_text(), seconds=30, what="the job")
         for pid in (int(asleep.read_text()), worker.process.pid):
-            os.kill(pid, signal.SIGTERM)
+            os.kill(pid, number)
         assert worker.wait() == 0
     finally:
         worker.close()

@@ -94,7 +94,7 @@ def assert_handed_back(mq: EchoMQ, queue: str, job_id: str) -> None:
     assert row.get("stalled", b"0") == b"0"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("name", ["coroutine", "plain", "apart"])
 def test_a_running_job_ends_within_the_grace(mq: EchoMQ, queue: str, start, name: str, number: int) -> None:
     running = send(mq, name, 0.5)

@@ -286,6 +286,8 @@ def test_what_is_wrong_is_refused_where_it_is_written(mq: EchoMQ) -> None:
         Supervisor(mq)
     with pytest.raises(InvalidInputError, match="processes must be from 1 to 1000, not 0"):
         Supervisor("tasks:mq", processes=0)
+    with pytest.raises(InvalidInputError, match="leave one of them out"):
+        Supervisor("tasks:mq", reload=True, burst=True)
 
 
 def test_in_a_program_it_is_stopped_from_any_thread(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -107,12 +108,18 @@ def test_a_server_that_cannot_be_reached_is_exit_code_1(run: Run, tasks: Path) -
         (["--url", "http://x"], "'http://x' is not a server's URL"),
         (["--grace", "1e300"], "--grace is 1e+300"),
         (["--queue", "mail=much"], "--queue 'mail=much': 'much' is no weight; a whole number, from 1, is one"),
+        (["-q", "mail=2", "-q", "mail=3"], "--queue 'mail=3': 'mail' is named twice; name it once"),
+        (["-q", "mail", "-q", "mail"], "--queue 'mail': 'mail' is named twice; name it once"),
+        (["--burst", "--reload"], "--burst ends when nothing is left and --reload never ends: leave one of them out"),
     ],
 )
 def test_a_wrong_option_is_told(run: Run, tasks: Path, words: list[str], said: str) -> None:
     done = run("worker", "tasks:mq", *words)
     assert said in sentence(done)
     assert done.returncode == 2
+    told = run("worker", "tasks:mq", *words, "--log-format", "json")
+    assert said in json.loads(told.stderr)["message"], "a machine is told so, too"
+    assert told.returncode == 2
 
 
 @pytest.mark.parametrize(

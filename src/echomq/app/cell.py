@@ -35,7 +35,7 @@ from echomq.runtime.runner import Router, Runner
 def work(address: Address, line: Line) -> int:
     """The orders of a cell (`child.Orders`)."""
     _first_to_go()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # Whoever tells a whole group of processes to end tells the worker, too, and that one knows what is in hand.
         signal.signal(number, _passes)
     try:

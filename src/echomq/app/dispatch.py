@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import copy_context
@@ -31,7 +32,7 @@ from echomq.identity.minter import wall_clock_ms
 from echomq.protocol.backoff import delay_ms
 from echomq.protocol.errors import JobCancelledError
 from echomq.protocol.replies import Claimed
-from echomq.runtime.cancel import LOST, CancelToken, current
+from echomq.runtime.cancel import LOST, current
 from echomq.runtime.hand import Held
 from echomq.runtime.outcome import (
     DONE,
@@ -76,11 +77,6 @@ def _nothing(ttl_ms: int) -> Done:
     return Done(b"", ttl_ms) if ttl_ms else DONE
 
 
-def _tells(token: CancelToken | None, line: Line) -> None:
-    if isinstance(token, Held):
-        token.run = line
-
-
 class Dispatch:
     """The handler of a worker's consumers: `route` is called on the loop and never blocks it.
 
@@ -120,7 +116,8 @@ class Dispatch:
                 envelope = renamed(envelope, job.name)
             token = current.get(None)
             if envelope.expires_ms is not None and wall_clock_ms() > envelope.expires_ms:
-                _tells(token, Line(claimed, job, envelope))
+                if isinstance(token, Held):
+                    token.run = Line(claimed, job, envelope)
                 return Bury(f"expired: it was not to start after {envelope.expires_ms} (Unix ms)")
             if self.pool is not None and (claimed.stalled or job.defaults.process):
                 return self._elsewhere(self.pool, queue, claimed, job, envelope)
@@ -135,8 +132,10 @@ class Dispatch:
         context = JobContext(job.mq, queue, claimed, envelope, token, self._life.state)
         needs = job.arguments.needs
         around = Around(context, self._layers, needs, self._life.values, self.aside) if self._layers or needs else None
-        run = self._run(claimed, job, envelope, context, around)
-        _tells(token, run)
+        make = Run if job.defaults.follows is NONE else self._run
+        run = make(claimed, job, envelope, context, around)
+        if isinstance(token, Held):
+            token.run = run
         if job.is_coroutine:
             return run.awaited(args, kwargs) if calls is None else calls.awaited(run.awaited)
         # The context of the loop at this moment, as `asyncio.to_thread` would hand it on.
@@ -154,7 +153,8 @@ class Dispatch:
         token = current.get(None)
         context = JobContext(job.mq, queue, claimed, envelope, token)
         run = self._run(claimed, job, envelope, context, None)
-        _tells(token, run)
+        if isinstance(token, Held):
+            token.run = run
         context.enter(run.timeout_ms)
         limit_s = None if run.timeout_ms is None else run.timeout_ms / 1_000
         if limit_s is not None and job.is_coroutine:
@@ -220,7 +220,12 @@ class Run(Line):
         context: JobContext,
         around: Around | None,
     ) -> None:
-        super().__init__(claimed, job, envelope)
+        # Without a call of the base's: this is on the way of every job.
+        self._claimed = claimed
+        self._job = job
+        self._envelope = envelope
+        self._began = time.perf_counter()
+        self._took_s = None
         self._around = around
         self._context = context
 
@@ -276,9 +281,7 @@ class Run(Line):
         around.ended_here(value)
         return outcome
 
-    async def _await(
-        self, begin: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> Outcome:
+    async def _await(self, begin: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]) -> Outcome:
         timeout_ms = self.timeout_ms
         limit = None if timeout_ms is None else asyncio.timeout(timeout_ms / 1_000)
         self._context.enter(timeout_ms, None if limit is None else _mover(limit))
@@ -312,7 +315,8 @@ class Run(Line):
         return outcome
 
     def _done(self, value: object) -> Outcome:
-        self.over()
+        if self._took_s is None:
+            self._took_s = time.perf_counter() - self._began
         ttl_ms = self._envelope.result_ttl_ms
         if ttl_ms is None:
             ttl_ms = self._job.defaults.result_ttl_ms

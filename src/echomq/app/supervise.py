@@ -64,6 +64,8 @@ class Supervisor:
         self._address = _address(app)
         if isinstance(app, EchoMQ):
             Worker(app, **options)  # refuses here what each of them would be refused for
+        if reload and options.get("burst"):
+            raise InvalidInputError("a burst ends when nothing is left and `reload` never ends: leave one of them out")
         count = (os.cpu_count() or 1) if processes is None else processes
         self._seats = [_Seat(n) for n in range(1, integer("processes", count, least=1, most=MAX_PROCESSES) + 1)]
         self._reload = reload

@@ -194,10 +194,11 @@ class Worker:
     def run(self) -> None:
         """Serves with an event loop of its own, on uvloop where that is installed, until SIGTERM or SIGINT.
 
-        Either signal is a `stop`; in a thread that is not the main one there are none. Where jobs had to be handed
-        back the process ends here and now, with exit code 0: what they left behind, such as a function in its
-        thread, would go on beside their next run. It does so, too, when it was told to stop while it still connected:
-        the thread that waits for an embedded server would go on. Raises what `serve` raises.
+        Either signal is a `stop`, and so is the SIGHUP of a terminal that is closed; in a thread that is not the main
+        one there are none. Where jobs had to be handed back the process ends here and now, with exit code 0: what they
+        left behind, such as a function in its thread, would go on beside their next run. It does so, too, when it was
+        told to stop while it still connected: the thread that waits for an embedded server would go on. Raises what
+        `serve` raises.
         """
         # Not in `with`: leaving it waits for every thread.
         runner = new_runner()
@@ -270,7 +271,9 @@ class Worker:
     async def _serve_with_signals(self) -> None:
         if threading.current_thread() is threading.main_thread():
             loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGINT):
+            # Without a terminal, as with `nohup`, it is ignored and stays so.
+            hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+            for number in (signal.SIGTERM, signal.SIGINT, *hangup):
                 loop.add_signal_handler(number, self._signalled, number)
         await self.serve()
 

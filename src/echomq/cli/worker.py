@@ -128,25 +128,27 @@ def worker(
     from echomq.app.worker import Worker, WorkerWords
     from echomq.cli.logs import configure
 
-    asked = wire_of(wire)
-    address = Address(
-        target,
-        server=(url, asked) if url is not None or asked is not None else None,
-        prepare=partial(configure, log_level, log_format),
-    )
-    options = WorkerWords(
-        queues=_queues(queue) if queue else None,
-        order="strict" if strict else "shares",
-        concurrency=concurrency,
-        burst=burst,
-        grace=_seconds(grace),
-        max_jobs=max_jobs,
-        max_rss=max_rss,
-        pool=pool,
-        log_payloads=log_payloads,
-        prune_schedules=prune_schedules,
-    )
     try:
+        asked = wire_of(wire)
+        address = Address(
+            target,
+            server=(url, asked) if url is not None or asked is not None else None,
+            prepare=partial(configure, log_level, log_format),
+        )
+        options = WorkerWords(
+            queues=_queues(queue) if queue else None,
+            order="strict" if strict else "shares",
+            concurrency=concurrency,
+            burst=burst,
+            grace=_seconds(grace),
+            max_jobs=max_jobs,
+            max_rss=max_rss,
+            pool=pool,
+            log_payloads=log_payloads,
+            prune_schedules=prune_schedules,
+        )
+        if burst and reload:
+            raise InvalidInputError("--burst ends when nothing is left and --reload never ends: leave one of them out")
         if processes > 1 or reload or max_jobs is not None or max_rss is not None:
             configure(log_level, log_format)
             Supervisor(address, processes=processes, reload=reload, **options).run()
@@ -166,13 +168,14 @@ def _queues(words: list[str]) -> dict[str, int]:
     for word in words:
         name, equals, weight = word.rpartition("=")
         if not equals:
-            out[word] = 1
-        elif weight.isascii() and weight.isdigit():
-            out[name] = int(weight[:10])
-        else:
+            name, weight = word, "1"
+        if not (weight.isascii() and weight.isdigit()):
             raise InvalidInputError(
                 f"--queue {word!r:.200}: {weight!r:.100} is no weight; a whole number, from 1, is one"
             )
+        if name in out:
+            raise InvalidInputError(f"--queue {word!r:.200}: {name!r:.200} is named twice; name it once")
+        out[name] = int(weight[:10])
     return out
 
 
