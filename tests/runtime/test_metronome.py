@@ -129,6 +129,23 @@ async def test_the_metronome_keeps_the_time_and_recovers(desk: Desk) -> None:
         await until(lambda: sum(each.tally.completed for each in consumers) == 1)
 
 
+async def test_a_run_at_whose_token_a_claim_has_taken_away_is_kept(desk: Desk) -> None:
+    async with pool(desk, 1) as (first,):
+        await all_idle([first])
+        desk.schedule(desk.raw.now_ms() + 200, token=False)
+        async with desk.consuming(metronome=first._metronome) as second:  # its first claim finds nothing but the run-at
+            await until(lambda: first.tally.completed + second.tally.completed == 1)
+
+
+async def test_a_pool_goes_on_when_a_rate_window_ends(desk: Desk) -> None:
+    async with aconnect(desk.server.url) as conn:
+        await conn.run(admin.set_rate(desk.queue, 2, period_ms=50))
+    async with pool(desk, 2) as consumers:
+        await all_idle(consumers)
+        desk.enqueue(count=9)
+        await until(lambda: sum(each.tally.completed for each in consumers) == 9)
+
+
 async def test_an_idle_pool_costs_no_more_for_each_consumer(desk: Desk) -> None:
     async def cost(size: int) -> int:
         async with pool(desk, size, beat_ms=MINUTE) as consumers:

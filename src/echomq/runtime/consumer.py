@@ -235,13 +235,14 @@ class Consumer(Intake):
         if not turns.flying or not turns.flying[0].landed(self._nudge.set):
             return False
         flight = turns.flying[0]
-        found = True  # so that another one tries where this one fails
+        found, next_ms = True, None  # so that another one tries where this one fails
         try:
             overdue = turns.land(flight, gear.loop.time(), self._start)
-            found = turns.last is not None and bool(turns.last.jobs)
+            if (last := turns.last) is not None:
+                found, next_ms = bool(last.jobs), last.next_at_ms
         finally:
             if self._seat is not None and flight.asked:
-                self._seat.answered(found=found)
+                self._seat.answered(found=found, next_ms=next_ms)
         if overdue:
             now_ms = turns.time.server_ms(gear.loop.time())
             moved = 0

@@ -85,6 +85,8 @@ class Metronome(Loop):
         self._recurrences = Recurrences(queue, watch=self._watch)
         self._heads = heads(queue)
         self._time = Timekeeper()
+        self._hint_ms: int | None = None
+        self._degraded = False
         self._beat_at = 0.0
         self._nudge = asyncio.Event()
         self._who = who or identity((queue,))
@@ -126,6 +128,7 @@ class Metronome(Loop):
 
     async def beat(self) -> None:
         """Recover, promote, fire, and look when to be back."""
+        self._degraded = True
         conn = await self.conn()
         loop = asyncio.get_running_loop()
         if loop.time() >= self._beat_at:
@@ -149,6 +152,14 @@ class Metronome(Loop):
         next_ms = min((each for each in found if isinstance(each, int)), default=None)
         assert isinstance(now_ms, int)
         self._time.learn(Claims((), None, now_ms, next_ms), sent_at, loop.time())
+        self._degraded = False
+        if (hint := self._hint_ms) is None:
+            return
+        if next_ms is not None and next_ms <= hint:
+            self._hint_ms = None  # a run-at: it is kept from now on
+        elif hint <= now_ms:
+            self._hint_ms = None
+            self._wake()
 
     # The pool
 
@@ -189,8 +200,15 @@ class Metronome(Loop):
             self._wake()
         self._listen()
 
-    def answered(self, seat: Seat, *, found: bool) -> None:
-        """What its claim has come to: the next one is woken while there is something."""
+    def answered(self, seat: Seat, *, found: bool, next_ms: int | None = None) -> None:
+        """What its claim has come to: the next one is woken while there is something.
+
+        A claim that finds nothing takes the tokens away and gives the next instant instead (protocol §12.2), which the
+        pool has to keep: a run-at that is news here, or the end of a rate window, which nothing else tells of.
+        """
+        if next_ms is not None and all(known is None or next_ms < known for known in (self._time.next_ms, self._hint_ms)):
+            self._hint_ms = next_ms
+            self._beat_soon()
         seat.in_vain = self._woken is seat and not found
         if self._woken is seat:
             self._woken = None
@@ -244,8 +262,11 @@ class Metronome(Loop):
 
     async def _pause(self, pause_ms: int) -> None:
         loop = asyncio.get_running_loop()
-        rings_at = self._time.rings_at() or _FOREVER
-        until = min(loop.time() + pause_ms / 1_000, rings_at)
+        until = loop.time() + pause_ms / 1_000
+        if not self._degraded:
+            until = min(until, self._time.rings_at() or _FOREVER)
+            if (hint := self._hint_ms) is not None:
+                until = min(until, loop.time() + (hint - self._time.server_ms(loop.time())) / 1_000)
         self._nudge.clear()
         if self._stopping.is_set():
             return  # it came during the beat

@@ -20,8 +20,8 @@ class Pool(Protocol):
     def idle(self, seat: Seat) -> None:
         """It waits."""
 
-    def answered(self, seat: Seat, *, found: bool) -> None:
-        """Its claim has come back."""
+    def answered(self, seat: Seat, *, found: bool, next_ms: int | None = None) -> None:
+        """Its claim has come back, with the next instant worth trying where it knows of one."""
 
 
 class Seat:
@@ -52,9 +52,9 @@ class Seat:
         """Idle from now on."""
         self._pool.idle(self)
 
-    def answered(self, *, found: bool) -> None:
-        """A claim has come back, or has failed."""
-        self._pool.answered(self, found=found)
+    def answered(self, *, found: bool, next_ms: int | None = None) -> None:
+        """A claim has come back, or has failed. `next_ms`: the next instant worth trying, where it knows of one."""
+        self._pool.answered(self, found=found, next_ms=next_ms)
 
     async def close(self) -> bool:
         """Leave the pool; a wake that was on its way here goes to another."""
