@@ -206,7 +206,9 @@ class Metronome(Loop):
         A claim that finds nothing takes the tokens away and gives the next instant instead (protocol §12.2), which the
         pool has to keep: a run-at that is news here, or the end of a rate window, which nothing else tells of.
         """
-        if next_ms is not None and all(known is None or next_ms < known for known in (self._time.next_ms, self._hint_ms)):
+        if next_ms is not None and all(
+            known is None or next_ms < known for known in (self._time.next_ms, self._hint_ms)
+        ):
             self._hint_ms = next_ms
             self._beat_soon()
         seat.in_vain = self._woken is seat and not found
