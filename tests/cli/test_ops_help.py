@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import echomq
 from echomq.cli import ops_text
 from echomq.identity.errors import InvalidInputError
 from support.servers import Server
@@ -90,3 +95,16 @@ def test_text_of_a_stranger_gives_a_terminal_nothing_to_obey() -> None:
     assert ops_text.clean("a\x1b[2J\r\u202eb\n") == r"a\x1b[2J\r\u202eb\n"
     assert ops_text.first_line("\n  \n first \x07\nsecond") == r"first \x07"
     assert ops_text.first_line(None) == ""
+
+
+@pytest.mark.parametrize("module", ["echomq", "echomq.cli"])
+def test_the_program_is_a_module_too(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--version"],
+        env=os.environ | {"PYTHONPATH": str(Path(echomq.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+    )
+    assert done.stdout == f"echomq {echomq.__version__}\n"
