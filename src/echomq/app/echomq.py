@@ -222,6 +222,8 @@ class EchoMQ(Hooked, Tested):
     def exchange(self, ground: Ground) -> Ground:
         """Stands on other ground from now on; gives the former, which is to be put back. For `testing`."""
         former, self._ground = self._ground, ground
+        for job in tuple(self._registry.every):
+            job.moved()
         return former
 
     @property

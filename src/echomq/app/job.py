@@ -190,15 +190,16 @@ class JobFunction(BoundJob[P, R]):
         self.function = function
         self.defaults = defaults
         self.name = defaults.name
+        self.queue = mq.placed(defaults.queue)
+        """The queue that it is sent to unless options name another."""
         self.is_coroutine = inspect.iscoroutinefunction(function)
 
     def __repr__(self) -> str:
         return f"<job {self.name} in {self.queue}>"
 
-    @property
-    def queue(self) -> str:
-        """The queue that it is sent to unless options name another."""
-        return self.mq.placed(self.defaults.queue)
+    def moved(self) -> None:
+        """The app stands elsewhere, and so may its queue."""
+        self.queue = self.mq.placed(self.defaults.queue)
 
     @cached_property
     def arguments(self) -> Arguments:

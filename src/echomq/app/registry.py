@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from echomq.app.errors import JobDefinitionError
 
@@ -19,6 +20,8 @@ class Registry:
         self._queues = tuple(queues)
         self._jobs: dict[str, JobFunction[..., Any]] = {}
         self._names: dict[str, JobFunction[..., Any]] = {}
+        self.every = WeakSet["JobFunction[..., Any]"]()
+        """Also those that a later one of the name has replaced."""
         self.jobs: Mapping[str, JobFunction[..., Any]] = MappingProxyType(self._jobs)
         """By the name that each has now."""
         self.names: Mapping[str, JobFunction[..., Any]] = MappingProxyType(self._names)
@@ -36,6 +39,7 @@ class Registry:
             self._check(name, job)
         if job.defaults.schedules:
             self._check_schedules(job)
+        self.every.add(job)
         before = self._jobs.get(job.name)
         if before is not None:
             for name in [name for name, each in self._names.items() if each is before]:
