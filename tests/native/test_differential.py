@@ -33,6 +33,7 @@ def twins(kind: Kind, tmp_path: Path) -> Iterator[Twins]:
         yield running
 
 
+@pytest.mark.chaos
 @pytest.mark.deadline(180)
 def test_random_sequences_are_the_same_on_both_wires(twins: Twins) -> None:
     assert hold(twins, SEQUENCES, number=1) == SEQUENCES

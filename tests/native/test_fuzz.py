@@ -14,6 +14,8 @@ ROOT = Path(__file__).parent.parent.parent
 FUZZ = ROOT / "native" / "fuzz"
 SECONDS = 6
 
+pytestmark = pytest.mark.chaos
+
 
 def shell(*words: str | Path, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
