@@ -16,7 +16,18 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "testing"
 def run(folder: Path) -> subprocess.CompletedProcess[str]:
     source = str(Path(echomq.__file__).parents[1])
     return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "pytest", "-p", "echomq.pytest_plugin", "-p", "no:cacheprovider", "."],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-m",
+            "pytest",
+            "-p",
+            "echomq.pytest_plugin",
+            "-p",
+            "no:cacheprovider",
+            "test_tasks.py",
+        ],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": source, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
         capture_output=True,
