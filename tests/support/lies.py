@@ -203,6 +203,11 @@ def _half_a_flow(keys: Keys, choose: Choose, ids: Sequence[str]) -> list[Arg]:
     return ["SET", f"{keys.base}job:{choose(ids)}:dependencies", choose(("0", "1", "2", "x"))]
 
 
+def _full(keys: Keys, choose: Choose, ids: Sequence[str]) -> list[Arg]:
+    """A server whose memory is full, or is not any more."""
+    return ["CONFIG", "SET", "maxmemory", choose((0, 0, 1))]
+
+
 _STATES = (
     *(
         _wrong_type,
@@ -220,7 +225,7 @@ _STATES = (
         _lost,
         _tokens,
     ),
-    *(_result, _on_ring, _expiring, _limiter, _half_a_flow),
+    *(_result, _on_ring, _expiring, _limiter, _half_a_flow, _full),
 )
 
 

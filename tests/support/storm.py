@@ -77,6 +77,7 @@ class Storm:
             client.close()
 
     def _empty(self) -> None:
+        self._eye.execute("CONFIG", "SET", "maxmemory", 0)
         self._eye.execute("FLUSHALL")
         for script in registered():
             self._eye.execute("SCRIPT", "LOAD", script.source)
