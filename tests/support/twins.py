@@ -174,7 +174,7 @@ def _contents(reply: Any) -> dict[bytes, Any]:
 
 def _same(native: Any, script: Any) -> bool:
     """Whether two replies are one. A refusal goes by its text, without what a server adds to one that a script has
-    raised. A full server has several texts for that, and may look at a command's arity before, but not at a script's."""
+    raised. A full server has several texts for that, and may look at a command's arity before, not at a script's."""
     if not (isinstance(native, ReplyError) and isinstance(script, ReplyError)):
         return type(native) is type(script) and bool(native == script)
     texts = [str(reply).split(" script: ")[0] for reply in (native, script)]
