@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -196,6 +199,29 @@ def test_a_server_outlives_no_killed_process(tmp_path: Path) -> None:
     for each in sorted(home.rglob("*"), reverse=True):
         each.unlink() if not each.is_dir() else each.rmdir()
     home.rmdir()
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_forked_child_that_leaves_the_block_takes_nothing_along(server: Server, *, own: bool) -> None:
+    mq, ran = make()
+    with mq.testing(None if own else server.url):
+        mq.jobs["send"].enqueue("ada")
+        pid = os.fork()
+        if pid == 0:
+            with contextlib.suppress(BaseException):
+                mq.ground.trial.__exit__(None, None, None)  # type: ignore[union-attr]
+                gc.collect()
+            os._exit(0 if mq.ground.trial is None else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert [job.args for job in mq.enqueued()] == [("ada",)]
+        mq.drain_blocking()
+    assert ran == ["ada"]
+
+
+def test_one_that_is_never_stopped_ends_with_its_process() -> None:
+    program = "from echomq.testing import Throwaway; server = Throwaway().start(); print(server.url)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50)
+    assert not home_of(done.stdout.strip()).exists()
 
 
 @pytest.mark.filterwarnings("ignore::echomq.errors.UndeclaredQueueWarning")

@@ -83,7 +83,7 @@ class Drained:
 
     @property
     def snoozed(self) -> int:
-        """Runs that were put off, by `Snooze` or because nobody here knows the job."""
+        """Runs that were put off by `Snooze`."""
         return self._count(End.SNOOZED)
 
     @property

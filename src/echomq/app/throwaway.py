@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import quote
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.trials import unfence, wipe
@@ -38,9 +38,8 @@ class Throwaway:
     __test__ = False
 
     def __init__(self) -> None:
-        self._home: Path | None = None
-        self._source: EmbeddedSource | None = None
         self._url = ""
+        self._end: finalize[..., Throwaway] | None = None
         self._known: WeakKeyDictionary[EchoMQ, Connections] = WeakKeyDictionary()
         self._tests = set[object]()
 
@@ -50,34 +49,35 @@ class Throwaway:
     @property
     def url(self) -> str:
         """Where clients find it. `InvalidInputError` while it does not run."""
-        if self._source is None:
+        if not self._url:
             raise InvalidInputError("the throwaway server does not run: use it in `with Throwaway() as server:`")
         return self._url
 
     def start(self) -> Self:
-        """Starts it, and returns once it answers."""
+        """Starts it, and returns once it answers. Without a `stop` it ends with this process."""
         from echomq.wire.embedded import EmbeddedSource
 
-        if self._source is not None:
+        if self._url:
             raise InvalidInputError(f"{self!r} was started already")
-        self._home = Path(tempfile.mkdtemp(prefix="echomq-test-"))
-        source = EmbeddedSource(self._home)
+        home = Path(tempfile.mkdtemp(prefix="echomq-test-"))
+        source = EmbeddedSource(home)
         try:
             path = source.prepare().path
         except BaseException:
-            self._gone(source)
+            _gone(source, home, os.getpid())
             raise
-        self._source, self._url = source, f"unix://{quote(path or '')}"
+        self._url = f"unix://{quote(path or '')}"
+        self._end = finalize(self, _gone, source, home, os.getpid())
         return self
 
     def stop(self) -> None:
-        """Stops it, and removes its folder. A second call does nothing."""
-        source, self._source, self._url = self._source, None, ""
-        if source is not None:
+        """Stops it, and removes its folder. A second call does nothing, nor does one in a forked child."""
+        self._url = ""
+        if self._end is not None:
             for connections in self._known.values():
                 connections.let_go()
             self._known.clear()
-            self._gone(source)
+            self._end()
 
     def empty(self, *, fence: str = FENCE) -> None:
         """Removes every queue, with all that is in it, and the fence, so that an app with another one may follow."""
@@ -104,22 +104,6 @@ class Throwaway:
             known = self._known[mq] = mq.ground.connections.moved(self.url, None)
         return known
 
-    def _gone(self, source: EmbeddedSource) -> None:
-        from echomq.wire.embedded import status
-
-        home, self._home = self._home, None
-        assert home is not None
-        source.release()
-        deadline = time.monotonic() + _STOP_S
-        told = False
-        while (seen := status(home)).supervised and time.monotonic() < deadline:
-            if not told and seen.supervisor_pid is not None:
-                told = True
-                with suppress(OSError):
-                    os.kill(seen.supervisor_pid, signal.SIGTERM)
-            time.sleep(_LOOK_S)
-        shutil.rmtree(home, ignore_errors=True)
-
     def __enter__(self) -> Self:
         return self.start()
 
@@ -127,3 +111,21 @@ class Throwaway:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _gone(source: EmbeddedSource, home: Path, pid: int) -> None:
+    """Ends the server in a folder, and the folder."""
+    from echomq.wire.embedded import status
+
+    if os.getpid() != pid:
+        return  # a forked child has the object, and not the server
+    source.release()
+    deadline = time.monotonic() + _STOP_S
+    told = False
+    while (seen := status(home)).supervised and time.monotonic() < deadline:
+        if not told and seen.supervisor_pid is not None:
+            told = True
+            with suppress(OSError):
+                os.kill(seen.supervisor_pid, signal.SIGTERM)
+        time.sleep(_LOOK_S)
+    shutil.rmtree(home, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import secrets
 from abc import ABC, abstractmethod
@@ -121,6 +122,7 @@ class ServerTrial(Trial):
         self._clock = Clock(self)
         self._stack = ExitStack()
         self._connections: Connections | None = None
+        self._pid = os.getpid()
         self.aside = ""
         """What the names of the queues begin with."""
 
@@ -167,6 +169,7 @@ class ServerTrial(Trial):
         return await drained(self.mq, self.queues, how)
 
     def _open(self) -> None:
+        self._pid = os.getpid()
         with ExitStack() as stack:
             if self._where is None:
                 self._where = stack.enter_context(Throwaway())
@@ -189,7 +192,10 @@ class ServerTrial(Trial):
             self._stack = stack.pop_all()
 
     def _close(self) -> None:
-        self._stack.close()
+        if os.getpid() == self._pid:
+            self._stack.close()
+        else:
+            self._gives_back()  # a forked child leaves the block: what is on the server is its parent's
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
