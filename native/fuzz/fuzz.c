@@ -217,14 +217,53 @@ static void tokens(struct input *input) {
     host_write(line.words, line.count);
 }
 
+static void write_words(const char *const *words, size_t count) {
+    begin(words[0]);
+    for (size_t i = 1; i < count; i++) push_text(words[i]);
+    host_write(line.words, line.count);
+}
+
+static void run_words(const char *const *words, size_t count) {
+    begin(words[0]);
+    for (size_t i = 1; i < count; i++) push_text(words[i]);
+    host_run(line.words, line.count);
+}
+
+/* What it takes many choices to come to: jobs in hand and others that wait, below a ceiling, beside a lane. */
+static void scene(struct input *input) {
+    uint8_t which = take(input);
+    if (which & 1)
+        run_words(LIST("emq.enqueuemany", "1", BASE "pending", "JOB00000000001", "p", "JOB00000000002", "p",
+                       "JOB00000000003", "p", "JOB00000000004", "p", "JOB00000000005", "p", "JOB00000000006", "p"));
+    if (which & 2) run_words(LIST("emq.claim", "2", BASE "pending", BASE "active", "3600000", "3"));
+    if (which & 4) {
+        begin("HSET"), push_text(BASE "meta"), push_text("concurrency"), push(value_of(input));
+        host_write(line.words, line.count);
+    }
+    if (which & 8) {
+        write_words(LIST("ZADD", BASE "g:LAN00000000001:pending", "0", "JOB00000000008", "0", "JOB00000000009"));
+        write_words(LIST("HSET", BASE "job:JOB00000000008", "group", "LAN00000000001", "attempts", "0"));
+        write_words(LIST("RPUSH", BASE "ring", "LAN00000000001"));
+    }
+    if (which & 16) {
+        begin("HSET"), push_text(BASE "glimit"), push_text("LAN00000000001"), push(value_of(input));
+        host_write(line.words, line.count);
+        begin("HSET"), push_text(BASE "gactive"), push_text("LAN00000000001"), push(value_of(input));
+        host_write(line.words, line.count);
+    }
+    if (which & 32) write_words(LIST("SADD", BASE "paused", "LAN00000000001"));
+}
+
 static void step(struct input *input, long long *now) {
     uint8_t kind = take(input);
     if (kind < 0xA0) {
         command(input, kind % COUNT);
-    } else if (kind < 0xE8) {
+    } else if (kind < 0xE0) {
         write_of_another(input);
-    } else if (kind < 0xF0) {
+    } else if (kind < 0xE8) {
         tokens(input);
+    } else if (kind < 0xF8) {
+        scene(input);
     } else {
         *now += ((const long long[]){1, 1000, 3600000, -5})[kind % 4];
         host_clock(*now);

@@ -108,7 +108,11 @@ class Twins:
     def _step(self, step: Step) -> None:
         if isinstance(step, Tick):
             self._set(self._now + step.ms)
-            # Something may have ended.
+            # What has ended is gone on both, should the clock go back: a server deletes it when it comes to it.
+            ended = [key for key, (_, ends_ms, _) in self._before.items() if 0 < ends_ms <= self._now]
+            for client in (self._native, self._script):
+                if ended:
+                    client.execute("EXISTS", *ended)
             self._before = _contents(self._native.execute("EVALSHA", self._dump, 0))
             return
         self.steps += 1
