@@ -43,8 +43,12 @@ def test_an_observer_is_told_of_each_node_of_a_flow(server: Server, queue: str, 
         mq.run(flows.add(root))
         assert seen == [Added(*node, Admission.ADMITTED) for node in nodes(root)]
         seen.clear()
-        mq.run(next(flows.add(Node(queue, root.id, "p", root.children[:1]))))
-    assert seen == [Added(*node, Admission.DUPLICATE) for node in nodes(root)[:2]]
+        mint = mq.connection().mint
+        alone = Node(queue, mint(), "p", (Node(queue, mint(), "c"),))
+        mq.run(flows.add(alone))
+        mq.run(next(flows.add(alone)))
+    first, second = Admission.ADMITTED, Admission.DUPLICATE
+    assert seen == [Added(*node, verdict) for verdict in (first, second) for node in nodes(alone)]
 
 
 def test_what_a_refused_flow_has_added_is_told(server: Server, queue: str, seen: list[Step]) -> None:
