@@ -7,15 +7,16 @@
 
 enum { LANES = 64 };
 
-/* Lua's tonumber, for what other clients may have written. */
+/* Lua's tonumber, for what other clients may have written; what is none leaves `number` as it is. */
 static bool number_of(RedisModuleString *string, double *number) {
-    if (!string) return false;
     const char *at = emq_text(string).at;
     char *end;
-    *number = strtod(at, &end);
+    double value = strtod(at, &end);
     if (end == at) return false;
     while (isspace((unsigned char)*end)) end++;
-    return *end == '\0';
+    if (*end != '\0') return false;
+    *number = value;
+    return true;
 }
 
 enum reading { READ_NONE, READ_NUMBER, READ_WRONG };

@@ -254,6 +254,7 @@ int emq_claim(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (lease < 1 || claim.deadline > EMQ_LAST)
         return RedisModule_ReplyWithError(ctx, "ERR claim lease must be a positive integer");
     if (claim.want < 1) return RedisModule_ReplyWithError(ctx, "ERR claim n must be a positive integer");
+    if (!emq_is_whole(&queue)) return RedisModule_ReplyWithError(ctx, EMQ_MOVING);
     claim.pending = emq_key_given(&queue, argv[2], "pending", EMQ_NOTHING);
     claim.active = emq_key_given(&queue, argv[3], "active", EMQ_NOTHING);
     const char *left = claim_jobs(&queue, &claim);

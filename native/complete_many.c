@@ -1,6 +1,6 @@
 /* EMQ.COMPLETEMANY 1 active id token result ttl...: retires jobs in one call (protocol §5, §12.3). Twin:
- * lua/complete_many.lua, to which a call with a job of a lane or a flow, with a deduplication key, or that waits to be
- * claimed again is left before anything is written. */
+ * lua/complete_many.lua, to which a call with a job of a lane or a flow, with a deduplication key, that waits to be
+ * claimed again, or whose row may be a key of another job is left before anything is written. */
 #include <string.h>
 
 #include "emq.h"
@@ -28,7 +28,9 @@ static bool read_row(const struct queue *queue, struct job *job, bool leased) {
         RedisModule_HashGet(handle, REDISMODULE_HASH_CFIELDS, "attempts", &attempts, NULL);
         RedisModule_HashGet(handle, REDISMODULE_HASH_CFIELDS | REDISMODULE_HASH_EXISTS, "group", &group, "parent", &parent,
                             "dedup", &dedup, NULL);
-        if (!attempts || !emq_same(emq_text(attempts), emq_text(job->token))) job->verdict = IS_STALE;
+        /* The row of `X:result` is where the result of X goes: the order of the writes would tell. */
+        if (memchr(emq_text(job->id).at, ':', emq_text(job->id).length)) ours = false;
+        else if (!attempts || !emq_same(emq_text(attempts), emq_text(job->token))) job->verdict = IS_STALE;
         else if (group || (leased && (parent || dedup))) ours = false;
         else job->verdict = leased ? RETIRED : IS_NOT_ACTIVE;
         if (attempts) emq_free(queue, attempts);
@@ -187,6 +189,7 @@ int emq_complete_many(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
         if (emq_natural(emq_text(argv[i])) < 0)
             return RedisModule_ReplyWithError(ctx, "ERR complete ttl must be a non-negative integer");
     }
+    if (!emq_is_whole(&queue)) return RedisModule_ReplyWithError(ctx, EMQ_MOVING);
     RedisModuleString *active = emq_key_given(&queue, argv[2], "active", EMQ_NOTHING);
     if (emq_fits(&queue, active, REDISMODULE_KEYTYPE_ZSET)) complete(&queue, active, argv + 3, (size_t)(argc - 3) / 4);
     else RedisModule_ReplyWithError(ctx, EMQ_WRONGTYPE);

@@ -47,8 +47,14 @@ static bool is_valkey(RedisModuleCtx *ctx) {
     return ctx->get_api("ValkeyModule_SetModuleOptions", &probe) == REDISMODULE_OK;
 }
 
+static bool is_clustered(RedisModuleCtx *ctx) {
+    int (*flags)(RedisModuleCtx *) = NULL;
+    return ctx->get_api("RedisModule_GetContextFlags", &flags) == REDISMODULE_OK &&
+           (flags(ctx) & REDISMODULE_CTX_FLAGS_CLUSTER) != 0;
+}
+
 static bool describe(RedisModuleCtx *ctx, const struct command *command) {
-    static const RedisModuleCommandInfoVersion version = {1, 3 * sizeof(char *), sizeof(RedisModuleCommandKeySpec), 0};
+    static const RedisModuleCommandInfoVersion version = {1, 2 * sizeof(char *), sizeof(RedisModuleCommandKeySpec), 0};
     RedisModuleCommandKeySpec keys[2] = {{.notes = NULL}, {.notes = NULL}};
     keys[0].flags = REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE;
     keys[0].begin_search_type = REDISMODULE_KSPEC_BS_INDEX;
@@ -78,6 +84,7 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     RedisModule_SetModuleAttribs(ctx, "echomq", 1, REDISMODULE_APIVER_1);
     RedisModule_SetModuleOptions(ctx, REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD |
                                           (is_valkey(ctx) ? VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION : 0));
+    emq_clustered = is_clustered(ctx);
     emq_make_words();
     for (size_t i = 0; i < sizeof COMMANDS / sizeof *COMMANDS; i++) {
         const struct command *command = COMMANDS + i;

@@ -7,6 +7,7 @@
 #include "module.h"
 
 #define EMQ_WRONGTYPE "WRONGTYPE Operation against a key holding the wrong kind of value"
+#define EMQ_MOVING "TRYAGAIN Multiple keys request during rehashing of slot"
 #define EMQ_NO_BASE "ERR first key must begin with emq:{queue}:"
 #define EMQ_NOT_A_JOB "EMQKIND job id must be JOB-namespaced"
 #define EMQ_KEYS(verb, count) "ERR " verb " number of keys must be " count
@@ -61,6 +62,10 @@ int emq_type(const struct queue *queue, RedisModuleString *key, size_t *length);
 bool emq_fits(const struct queue *queue, RedisModuleString *key, int type);
 /* Whether a set holds a member; the key is known to fit. */
 bool emq_member(const struct queue *queue, RedisModuleString *key, RedisModuleString *member);
+/* Whether this node has all keys of the queue: not while a cluster moves its slot, where the rest is on another node and
+ * looks like nothing here. */
+extern bool emq_clustered;
+bool emq_is_whole(const struct queue *queue);
 /* Ends a write that cannot fail: its reply is of no interest. */
 void emq_done(RedisModuleCallReply *reply);
 

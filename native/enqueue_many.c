@@ -37,6 +37,7 @@ int emq_enqueue_many(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     for (int i = 3; i < argc; i += 2) {
         if (!emq_is_job(emq_text(argv[i]))) return RedisModule_ReplyWithError(ctx, EMQ_NOT_A_JOB);
     }
+    if (!emq_is_whole(&queue)) return RedisModule_ReplyWithError(ctx, EMQ_MOVING);
     RedisModuleString *pending = emq_key_given(&queue, argv[2], "pending", EMQ_NOTHING);
     if (emq_fits(&queue, pending, REDISMODULE_KEYTYPE_ZSET)) admit(&queue, pending, argv + 3, (argc - 3) / 2);
     else RedisModule_ReplyWithError(ctx, EMQ_WRONGTYPE);

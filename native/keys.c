@@ -67,6 +67,20 @@ bool emq_member(const struct queue *queue, RedisModuleString *key, RedisModuleSt
     return found;
 }
 
+bool emq_clustered;
+
+/* The server lets a call to two keys that are not there through only where the slot is at rest: here the row and the
+ * result of the empty id. */
+bool emq_is_whole(const struct queue *queue) {
+    if (!emq_clustered) return true;
+    RedisModuleString *row = emq_key_named(queue, "job:"), *result = emq_key_named(queue, "job::result");
+    RedisModuleCallReply *reply = RedisModule_Call(queue->ctx, "EXISTS", "ss", row, result);
+    emq_free(queue, row);
+    emq_free(queue, result);
+    emq_done(reply);
+    return reply != NULL;
+}
+
 void emq_done(RedisModuleCallReply *reply) {
     if (reply) RedisModule_FreeCallReply(reply);
 }

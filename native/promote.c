@@ -102,6 +102,7 @@ int emq_promote(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE);
     long long most = emq_natural(emq_text(argv[5]));
     if (most < 1) return RedisModule_ReplyWithError(ctx, "ERR " VERB " batch must be a positive integer");
+    if (!emq_is_whole(&queue)) return RedisModule_ReplyWithError(ctx, EMQ_MOVING);
     RedisModuleString *schedule = emq_key_given(&queue, argv[2], "schedule", EMQ_NOTHING);
     RedisModuleString *pending = emq_key_given(&queue, argv[3], "pending", EMQ_NOTHING);
     promote(&queue, schedule, pending, most);

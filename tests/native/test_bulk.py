@@ -268,6 +268,19 @@ def test_settling_wakes_for_the_places_below_a_ceiling(pair: Pair, ceiling: int,
     pair.both(complete(*((i, 1) for i in ids[:3])))
 
 
+@pytest.mark.strays("a count that is none")
+@pytest.mark.parametrize("hands", ["2", "2x", " 2 ", "x", "", "0x2", "2 2"])
+def test_settling_reads_the_hands_of_a_lane_as_its_script_does(pair: Pair, hands: str) -> None:
+    ids = in_hand(pair, 4)
+    waiting = pair.mint_many(4)
+    pair.arrange(lambda s: s.into_lane(GROUP, *waiting))
+    pair.arrange(lambda s: s.execute("HSET", s.keys.base + "glimit", GROUP, 3))
+    pair.arrange(lambda s: s.execute("HSET", s.keys.base + "gactive", GROUP, hands))
+    pair.arrange(lambda s: s.execute("HSET", s.keys.base + "meta", "concurrency", 4))
+    pair.arrange(Scene.drop_tokens)
+    assert pair.both(complete(*((i, 1) for i in ids))) == [1] * 4
+
+
 SPECIAL: dict[str, Callable[[Scene, str], object]] = {
     "group": lambda s, i: s.execute("HSET", s.keys.job(i), "group", GROUP),
     "parent": lambda s, i: s.execute("HSET", s.keys.job(i), "parent", "JOB00000000001"),
@@ -287,6 +300,17 @@ def test_settling_leaves_the_whole_call_to_the_script_for_one_special_job(pair: 
     assert pair.left_to_script(complete(*((i, 1) for i in ids))) == "EMQSTATE complete job not native"
     SPECIAL[what](pair.script, ids[3])
     assert pair.both(complete(*((i, 1) for i in ids[:3]))) == [1, 1, 1]
+
+
+@pytest.mark.strays("an id that no client of ours mints")
+@pytest.mark.parametrize("tail", [":result", ":lock", ":logs"])
+def test_settling_leaves_an_id_to_the_script_whose_row_is_a_key_of_another_job(pair: Pair, tail: str) -> None:
+    ids = in_hand(pair, 2)
+    other = ids[0] + tail
+    pair.arrange(lambda s: s.execute("HSET", s.keys.job(other), "state", "active", "attempts", 1, "payload", b"p"))
+    pair.arrange(lambda s: s.execute("ZADD", s.keys.active, FAR, other))
+    for order in ([other, *ids], [*ids, other]):
+        assert pair.left_to_script(complete(*((i, 1) for i in order))) == "EMQSTATE complete job not native"
 
 
 @pytest.mark.strays("keys of another type")

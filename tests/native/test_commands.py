@@ -116,6 +116,38 @@ def test_a_cluster_knows_the_slot_by_the_keys(kind: Kind, start_server: Callable
         assert str(crossed[0]).startswith("CROSSSLOT")
 
 
+@pytest.mark.strays("rows that another node has")
+def test_what_a_cluster_has_moved_is_not_taken_for_gone(kind: Kind, start_server: Callable[..., Server]) -> None:
+    ports = [("--cluster-enabled", "yes", "--cluster-port", str(free_port())) for _ in range(2)]
+    nodes = [start_server(kind, module=True, tcp=True, options=options) for options in ports]
+    with RawClient(("127.0.0.1", nodes[0].port)) as client, RawClient(("127.0.0.1", nodes[1].port)) as other:
+        client.execute("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        port = other.execute("CONFIG", "GET", "cluster-port")[1]
+        client.execute("CLUSTER", "MEET", "127.0.0.1", nodes[1].port, port)
+        there = other.execute("CLUSTER", "MYID")
+        wait_until(lambda: there in client.execute("CLUSTER", "NODES"), seconds=20, what="the nodes meet")
+        wait_until(lambda: b"cluster_state:ok" in client.execute("CLUSTER", "INFO"), what="the cluster")
+        scene = Scene(NativeRunner(client), "a")
+        held, waiting, due = ids = scene.minter.mint_many(3)
+        scene.run(jobs.enqueue_many("a", [(held, b"p"), (waiting, b"p")]))
+        scene.run(jobs.claim("a"))
+        scene.run(jobs.enqueue_at("a", due, b"p", at_ms=1))
+        client.execute("CLUSTER", "SETSLOT", slot(client, "a"), "MIGRATING", there)
+        for job_id in ids:
+            client.execute("DEL", scene.keys.job(job_id))
+        for call in (
+            jobs.enqueue_many("a", [(waiting, b"p")]),
+            jobs.claim("a"),
+            jobs.promote("a"),
+            jobs.complete_many("a", [(held, 1)]),
+        ):
+            assert str(scene.runner.reply(call)).startswith("TRYAGAIN"), call
+        client.execute("CLUSTER", "SETSLOT", slot(client, "a"), "STABLE")
+        places = (scene.keys.active, scene.keys.pending, scene.keys.schedule)
+        assert [client.execute("ZCARD", place) for place in places] == [1, 1, 1]
+        assert scene.run(jobs.promote("a")) == 1
+
+
 def slot(client: RawClient, queue: str) -> int:
     found: int = client.execute("CLUSTER", "KEYSLOT", keys(queue).pending)
     return found
