@@ -10,7 +10,7 @@ import pytest
 from echomq.protocol import jobs
 from echomq.protocol.call import Call
 from echomq.protocol.keys import keys
-from support.native import NativeRunner
+from support.native import NativeRunner, ScriptRunner
 from support.raw import RawClient, ReplyError
 from support.runner import Scene
 from support.servers import Kind, Server, free_port, wait_until
@@ -133,6 +133,7 @@ def test_what_a_cluster_has_moved_is_not_taken_for_gone(kind: Kind, start_server
         scene.run(jobs.claim("a"))
         scene.run(jobs.enqueue_at("a", due, b"p", at_ms=1))
         client.execute("CLUSTER", "SETSLOT", slot(client, "a"), "MIGRATING", there)
+        scripts = ScriptRunner(client)
         for job_id in ids:
             client.execute("DEL", scene.keys.job(job_id))
         for call in (
@@ -142,6 +143,8 @@ def test_what_a_cluster_has_moved_is_not_taken_for_gone(kind: Kind, start_server
             jobs.complete_many("a", [(held, 1)]),
         ):
             assert str(scene.runner.reply(call)).startswith("TRYAGAIN"), call
+            said = scripts.reply(call)
+            assert isinstance(said, ReplyError), (call, said)
         client.execute("CLUSTER", "SETSLOT", slot(client, "a"), "STABLE")
         places = (scene.keys.active, scene.keys.pending, scene.keys.schedule)
         assert [client.execute("ZCARD", place) for place in places] == [1, 1, 1]
