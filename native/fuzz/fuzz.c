@@ -264,6 +264,8 @@ static void step(struct input *input, long long *now) {
         tokens(input);
     } else if (kind < 0xF8) {
         scene(input);
+    } else if (kind < 0xFA) {
+        host_cluster(kind & 1, take(input) & 1);
     } else {
         *now += ((const long long[]){1, 1000, 3600000, -5})[kind % 4];
         host_clock(*now);

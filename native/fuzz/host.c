@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../module.h"
+#include "../emq.h"
 
 int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 
@@ -40,7 +40,7 @@ struct registered {
 static struct {
     struct store primary, replica;
     long long now_ms;
-    bool wrote, replicated, refused;
+    bool wrote, replicated, refused, moving;
     char refusal[256];
     long long owed;
     size_t strings, keys, replies, blocks;
@@ -440,6 +440,10 @@ static RedisModuleCallReply *host_Call(RedisModuleCtx *ctx, const char *name, co
     va_start(words, format);
     read_words(&spoken, name, format, words);
     va_end(words);
+    if (host.moving && bytes_same(spoken.words[0], bytes_of("EXISTS"))) {
+        free_words(&spoken);
+        return NULL;
+    }
     RedisModuleCallReply *reply = calloc(1, sizeof *reply);
     if (!reply) abort();
     host.replies++;
@@ -523,12 +527,18 @@ void host_reset(long long now_ms) {
     store_clear(&host.primary);
     store_clear(&host.replica);
     host.now_ms = now_ms;
+    host_cluster(false, false);
 }
 
 void host_clock(long long now_ms) {
     host.now_ms = now_ms;
     store_expire(&host.primary, now_ms);
     store_expire(&host.replica, now_ms);
+}
+
+void host_cluster(bool clustered, bool moving) {
+    emq_clustered = clustered;
+    host.moving = moving;
 }
 
 void host_write(const struct bytes *words, size_t count) {

@@ -10,6 +10,8 @@ void host_load(void);
 /* An empty keyspace, at `now_ms`. */
 void host_reset(long long now_ms);
 void host_clock(long long now_ms);
+/* Whether it is a node of a cluster, and whether its slot is on the move: then a call to keys that are not there fails. */
+void host_cluster(bool clustered, bool moving);
 /* Writes as another client would. */
 void host_write(const struct bytes *words, size_t count);
 

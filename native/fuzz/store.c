@@ -323,6 +323,11 @@ enum store_reply store_call(struct store *store, const struct bytes *words, size
         set(store, words + 1, count - 1, now_ms);
         return STORE_WORD;
     }
+    if (bytes_same(name, bytes_of("EXISTS"))) {
+        for (size_t i = 1; i < count; i++) *integer += store_find(store, words[i]) != NULL;
+        *wrote = false;
+        return STORE_INTEGER;
+    }
     if (bytes_same(name, bytes_of("PUBLISH"))) {
         *wrote = false;
         return STORE_INTEGER;
