@@ -7,6 +7,7 @@ import asyncio
 import faulthandler
 import inspect
 import itertools
+import logging
 import os
 import signal
 import sys
@@ -55,6 +56,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     def ring(number: int, frame: FrameType | None) -> None:
         raise DeadlineExceeded(f"{item.nodeid} is not done after {seconds:g} s")
 
+    as_it_was = _process_state()
     before = signal.signal(signal.SIGALRM, ring)
     # A little later than a coroutine's own deadline, and again, should the first one be lost in a task.
     signal.setitimer(signal.ITIMER_REAL, seconds + 2, 5)
@@ -65,6 +67,23 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        as_it_was()
+
+
+def _process_state() -> Callable[[], None]:
+    """What a test may leave behind in its process, and the next one would meet: gives what puts it right again."""
+    ours, mask = logging.getLogger("echomq"), signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    level, off = ours.level, logging.root.manager.disable
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+
+    def restore() -> None:
+        ours.setLevel(level)
+        logging.disable(off)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    return restore
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

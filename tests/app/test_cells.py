@@ -301,7 +301,7 @@ def test_a_function_in_a_thread_past_its_time_fails_and_is_told(
 ) -> None:
     tasks.late.enqueue()
     tasks.awaits.enqueue()
-    burst(tasks)
+    asyncio.run(Worker(tasks.mq, burst=True).serve())  # `run` ends the process while a function is in its thread
     late, awaits = dead_rows()
     assert late["last_error"].decode().split("\n")[0] == (
         "TimeoutError: not done after 100 ms; its function still runs in its thread, which nothing can stop "
