@@ -117,7 +117,8 @@ class Twins:
             return
         self.steps += 1
         native = self._send(self._native, step.native_words())
-        if isinstance(native[0], ReplyError) and str(native[0]).endswith(" not native") and step.script:
+        left = isinstance(native[0], ReplyError) and str(native[0]).endswith(" not native") and step.script is not None
+        if left:
             self.left += 1
             if native[1] != self._before or native[2]:
                 raise DifferenceError(
@@ -133,7 +134,8 @@ class Twins:
             raise DifferenceError(f"the command tells {native[2]!r}, the script {script[2]!r}")
         if isinstance(native[0], ReplyError):
             self.refused += 1
-            if step.script and step.script.native and native[1] != self._before and not _drops(native[0]):
+            commanded = not left and step.script and step.script.native
+            if commanded and native[1] != self._before and not _drops(native[0]):
                 raise DifferenceError(f"refused, and wrote: {_compared(self._before, native[1])}")
         self._before = native[1]
 
