@@ -46,7 +46,7 @@ class Chooses(Protocol):
 
 class Speaker:
     """Makes calls. `hostile` lets it lie: about arguments, about keys, and by writing into the queue what no verb would
-    leave there. `ids` is how many jobs it speaks of."""
+    leave there. `ids` are the jobs it speaks of."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Speaker:
     ) -> None:
         self._choose = choose
         self._hostile = hostile
-        self._ids = IDS[:ids]
+        self._ids = ids
         self.queue = queue
         self.keys: Keys = keys(queue)
         self._times = (0, 1, 5, 5, now_ms - 1, now_ms, now_ms + 1, now_ms + HOUR, now_ms + HOUR, LAST)
@@ -280,7 +280,7 @@ class Speaker:
 
     def _rate(self) -> Call[Any]:
         n = self._choose((None, None, None, 1, 4))
-        return admin.set_rate(self.queue, n, period_ms=None if n is None else HOUR)
+        return admin.set_rate(self.queue, n, period_ms=None if n is None else self._choose((20, HOUR)))
 
     def _hold(self) -> Call[Any]:
         return admin.pause_queue(self.queue)

@@ -21,9 +21,11 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self
 
+from echomq.identity.branded import encode
+from echomq.protocol import admin, jobs
 from echomq.protocol.audit import Breach, audit
 from echomq.protocol.call import Arg, Call
-from echomq.protocol.scripts import registered, twins
+from echomq.protocol.scripts import registered, script, twins
 from support.grammar import THEMES, Speaker
 from support.invariants import check_queue_invariants, queues_on
 from support.lies import BAD_IDS, BAD_NUMBERS, BAD_TEXTS, bad_keys
@@ -49,6 +51,7 @@ class Tally:
     native: int = 0
     left: int = 0
     looks: int = 0
+    done: int = 0
     refused: Counter[str] = field(default_factory=Counter)
 
 
@@ -65,6 +68,7 @@ class Storm:
         self._runner = Runner(server.client(timeout=60))
         self._again: list[Call[Any]] = []
         self._pid = server.pid
+        self._first = self._random.randrange(2**40)
         self._empty()
 
     def __enter__(self) -> Self:
@@ -79,8 +83,8 @@ class Storm:
     def _empty(self) -> None:
         self._eye.execute("CONFIG", "SET", "maxmemory", 0)
         self._eye.execute("FLUSHALL")
-        for script in registered():
-            self._eye.execute("SCRIPT", "LOAD", script.source)
+        for each in registered():
+            self._eye.execute("SCRIPT", "LOAD", each.source)
 
     def sound(self, count: int, going: Callable[[], bool] = lambda: True) -> None:
         """So many calls that a client could make; every invariant holds all the while."""
@@ -89,13 +93,14 @@ class Storm:
         look = self.tally.sent + LOOK_EVERY
         while self.tally.sent < end and going():
             speaker = self._speaker(hostile=False)
-            calls = [*self._again, *(speaker.say() for _ in range(FLIGHT))]
+            calls = [*self._again, *self._opened(speaker.queue), *(speaker.say() for _ in range(FLIGHT))]
             self._again = []
             for call, reply in zip(calls, self._fly([self._words(call) for call in calls]), strict=True):
                 self._take(call, reply)
             if self.tally.sent >= look:
                 look += LOOK_EVERY
                 self.look()
+                self._empty()
         self.look()
 
     def garbage(self, count: int, going: Callable[[], bool] = lambda: True) -> None:
@@ -115,6 +120,10 @@ class Storm:
     def look(self) -> None:
         """Every invariant of every queue, by plain commands and by the audit."""
         self.tally.looks += 1
+        self.tally.done += sum(
+            int(self._eye.execute("HGET", f"emq:{{{queue}}}:metrics:completed", "count") or 0)
+            for queue in queues_on(self._eye.execute)
+        )
         found = [
             f"{queue}: {breach}"
             for queue in sorted(queues_on(self._eye.execute))
@@ -126,11 +135,25 @@ class Storm:
         if found:
             raise StormError("the server is not sound:\n" + "\n".join(found[:20]))
 
+    def _settle(self, queue: str, reply: list[Any]) -> None:
+        """What was claimed is settled in the next flight, one way or another, but for a few."""
+        held = [(job_id.decode(), token) for job_id, token in zip(reply[3::6], reply[5::6], strict=True)]
+        settled = [pair for pair in held if self._random.random() < 0.8]
+        way = self._random.randrange(6)
+        if way == 0:
+            self._again += [jobs.delay(queue, *pair, delay_ms=self._random.choice((0, 5, 1_000))) for pair in settled]
+        elif way == 1:
+            self._again += [jobs.retry(queue, *pair, delay_ms=0, max_attempts=2, error="boom") for pair in settled]
+        elif settled:
+            self._again.append(jobs.complete_many(queue, settled, result=b"r", result_ttl_ms=way % 2 * 1_000))
+
     def _speaker(self, *, hostile: bool) -> Speaker:
         theme = self._random.choice(THEMES)
         queue = self._random.choice(("q", "q", "elsewhere"))
         now_ms = time.time_ns() // 1_000_000
-        ids = self._random.choice((8, 30, 60))
+        # New jobs all the while: the kept results of those that have ended shut their ids.
+        self._first += 10
+        ids = [encode("JOB", self._first + i) for i in range(self._random.choice((8, 30, 60)))]
         return Speaker(self._random.choice, hostile=hostile, ids=ids, queue=queue, theme=theme, now_ms=now_ms)
 
     def _words(self, call: Call[Any]) -> tuple[Arg, ...]:
@@ -164,8 +187,16 @@ class Storm:
         done = replies[-1]
         return done if isinstance(done, list) else [r for r in replies[1:-1] if isinstance(r, ReplyError)]
 
+    def _opened(self, queue: str) -> list[Call[Any]]:
+        """Mostly the queue is open for what follows, whatever was set before."""
+        if self._random.random() < 0.3:
+            return []
+        return [admin.resume_queue(queue), admin.set_ceiling(queue, None), admin.set_rate(queue, None)]
+
     def _take(self, call: Call[Any], reply: Any) -> None:
         if not isinstance(reply, ReplyError):
+            if call.script is script("claim"):
+                self._settle(call.keys[0].split("}")[0][5:], reply)
             return
         text = str(reply)
         if text.endswith(" not native"):
@@ -239,7 +270,8 @@ def run(storm: Storm, commands: int, seconds: float = 0) -> None:
     tally = storm.tally
     print(
         f"{tally.sent:,} commands on {storm.server.kind}, {tally.native:,} of them native, {tally.left:,} left to the "
-        f"script; refused {dict(tally.refused.most_common(12))}; every invariant held at {tally.looks:,} looks"
+        f"script; {tally.done:,} jobs completed; refused {dict(tally.refused.most_common(12))}; "
+        f"every invariant held at {tally.looks:,} looks"
     )
 
 
