@@ -53,7 +53,7 @@ class Speaker:
         choose: Chooses,
         *,
         hostile: bool,
-        ids: int = 8,
+        ids: Sequence[str] = IDS[:8],
         queue: str = "q",
         theme: str = "everything",
         now_ms: int = NOW,
