@@ -39,6 +39,13 @@ settings.load_profile("echomq")
 _names = itertools.count(1)
 
 
+def pytest_configure() -> None:
+    """What `nohup` and `&` make of these signals is not for the processes that tests start."""
+    for number, usual in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
+
+
 class DeadlineExceeded(BaseException):  # not an Exception: code under test must not swallow it
     """A test did not end within its deadline."""
 

@@ -97,7 +97,7 @@ def assert_handed_back(mq: EchoMQ, queue: str, job_id: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("name", ["coroutine", "plain", "apart"])
 def test_a_running_job_ends_within_the_grace(mq: EchoMQ, queue: str, start, name: str, number: int) -> None:
-    running = send(mq, name, 0.5)
+    running = send(mq, name, 1.5)
     worker = start("--concurrency", "1")
     worker.expect("started")
     waiting = send(mq, name, 0.5)
