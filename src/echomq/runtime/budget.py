@@ -99,8 +99,10 @@ class Budget:
         """Its claim of `asked` jobs has brought `jobs`."""
         self._asked -= asked
         if (place := self._place(member)) is not None:
-            self._clock = self._turn(place)
-            place.served = self._clock + jobs / place.weight
+            place.served = self._turn(place) + jobs / place.weight
+            # Whoever wants is not passed by the clock: what it is behind is owed to it.
+            wanting = [each for each in self._places if each is place or each.member.wants]
+            self._clock = min(self._turn(each) for each in wanting)
         if self._left is not None and jobs:
             self._left -= jobs
             if self._left <= 0:
