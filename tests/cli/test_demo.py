@@ -257,6 +257,33 @@ def test_control_c_ends_it_and_leaves_nothing(files: Path, home: Path) -> None:
     assert processes_of(queue) == []
 
 
+def connections_to(home: Path) -> int:
+    """How many have connected to the folder's server, those that it has not looked at yet among them."""
+    return Path("/proc/net/unix").read_text().count(str(home / "server.sock"))
+
+
+@pytest.mark.usefixtures("keeper")
+def test_a_worker_whose_demo_died_while_it_connected_takes_the_queue_along(home: Path, tmp_path: Path) -> None:
+    call(home, "SET", "emq:{demo-1}:pending", "what the demo has left")
+    words = [sys.executable, "-m", "echomq.cli.demo_worker", "demo-1", str(home), str(tmp_path), "1"]
+    server = int(call(home, "INFO", "server").partition(b"process_id:")[2].split()[0])
+    before = connections_to(home)
+    os.kill(server, signal.SIGSTOP)
+    try:
+        worker = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait_until(lambda: connections_to(home) > before, what="the worker at the server's door")
+        assert worker.stdin is not None
+        assert worker.stderr is not None
+        threads = list(Path(f"/proc/{worker.pid}/task").iterdir())
+        worker.stdin.close()
+        wait_until(lambda: not all(each.exists() for each in threads), what="the worker's hearing of it")
+    finally:
+        os.kill(server, signal.SIGCONT)
+    with worker.stderr as said:
+        assert worker.wait(20) == 0, said.read()
+    assert (left_on(home), tmp_path.exists()) == ([], False)
+
+
 @pytest.mark.usefixtures("keeper")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_demo_takes_its_worker_and_its_queue_along(files: Path, home: Path, number: int) -> None:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Final, Self
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    from echomq.app.worker import Worker
 
 __all__ = ["WorkerProcess", "main"]
 
@@ -72,15 +75,17 @@ class WorkerProcess:
 
 def main(queue: str, home: str, scratch: str, demo_pid: str) -> None:
     """Serve the demo's queues until standard input ends."""
+    from echomq.app.process import new_runner
     from echomq.app.worker import Worker
     from echomq.cli.demo_cleanup import remove_queues
     from echomq.cli.demo_jobs import demo_jobs
 
     mq = demo_jobs(queue, Path(home), Path(scratch) / RECORDS).mq
-    signal.signal(signal.SIGTERM, _leave)  # until the worker listens to it by itself
+    worker = Worker(mq, concurrency=CONCURRENCY)
+    threading.Thread(target=_stop_at_end, args=(worker,), name="demo watch", daemon=True).start()
     try:
-        threading.Thread(target=_await_end, name="demo watch", daemon=True).start()
-        Worker(mq, concurrency=CONCURRENCY).run()
+        with new_runner() as runner:
+            runner.run(worker.serve())  # not its own `run`, which may end the process before the queues are removed
     finally:
         if os.getppid() != int(demo_pid):
             remove_queues(mq)
@@ -88,14 +93,11 @@ def main(queue: str, home: str, scratch: str, demo_pid: str) -> None:
         mq.close()
 
 
-def _leave(_number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(0)
-
-
-def _await_end() -> None:
+def _stop_at_end(worker: Worker) -> None:
     while os.read(0, 512):
         pass
-    os.kill(os.getpid(), signal.SIGTERM)
+    while not worker.stop_soon():
+        time.sleep(0.01)  # it does not serve yet
 
 
 if __name__ == "__main__":
