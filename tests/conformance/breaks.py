@@ -72,7 +72,7 @@ BREAKS = [
         ("fire",),
         r"if score ~= tonumber\(ARGV\[2\]\) then return \{ 'lost', score \} end",
         "",
-        {"fire_once", "fire_lost"},
+        {"fire_once", "fire_lost", "fire_beside_original"},
     ),
     Break(
         "a turn waits for the server's clock",

@@ -11,15 +11,16 @@ import pytest
 from conformance.breaks import BREAKS, Break, damage
 from echomq.conformance import Status, every, run
 from echomq.conformance.bench import Bench
-from echomq.protocol import flows
-from echomq.protocol.call import Call
+from echomq.protocol import admission, flows
+from echomq.protocol.admission import Admitted
+from echomq.protocol.call import Call, Plan
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import as_bytes
 from echomq.runtime import intake
 from echomq.runtime.ear import Ear
 from echomq.runtime.settle import Settler
 from echomq.runtime.turns import Turns
-from echomq.wire import node
+from echomq.wire import Connector, node
 from support.registry import all_keys
 from support.servers import Server
 
@@ -64,7 +65,23 @@ def _by_attempts(self: Any, held: Any, delay: int, most: int, *rest: Any, **name
 
 _retry = Settler._retry
 
+
+def _minted_once(what: str, mint: Callable[[], str], admit: Callable[[str], Call[Any]]) -> Plan[Admitted]:
+    job_id = mint()
+    answer = yield admit(job_id)
+    return answer if isinstance(answer, Admitted) else Admitted(answer, job_id)
+
+
+def _asking_first(self: Connector, work: Any, **options: Any) -> Any:
+    self.execute("PING")
+    return _run(self, work, **options)
+
+
+_run = Connector.run
+
 CLIENTS = [
+    Client("a taken id is minted anew", admission, "admit_fresh", _minted_once, {"mint_again"}),
+    Client("a verb asks once", Connector, "run", _asking_first, {"one_round_trip"}),
     Client("a pump removes by value", flows, "settle", _settle_by_position, {"outbox_by_value"}),
     Client(
         "the last field of a signal may hold any byte",

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from echomq.app.bound import Bound
@@ -16,9 +17,8 @@ from echomq.app.telling import added
 from echomq.identity.errors import EchoMQError, InvalidInputError
 from echomq.identity.minter import mint, minter
 from echomq.protocol import jobs
-from echomq.protocol.admission import Admitted
+from echomq.protocol.admission import Admitted, admit_fresh
 from echomq.protocol.call import Call, Plan
-from echomq.protocol.errors import WireError
 from echomq.protocol.replies import Admission
 
 if TYPE_CHECKING:
@@ -36,29 +36,16 @@ BULK: Final = 500
 BULK_BYTES: Final = 1024 * 1024
 
 _DUPLICATE: Final = Admission.DUPLICATE
-_MINTS: Final = 100
-"""Duplicates in a row of freshly minted ids that no accident explains."""
 
 
 def admission(name: str, queue: str, payload: bytes, options: Options, *, events: bool) -> Plan[Admitted]:
-    """A job admitted under a fresh id; under another when the first send finds it taken (protocol §1)."""
-    for _ in range(_MINTS):
-        job_id = mint()
-        try:
-            answer: Admission | Admitted = yield options.admit(queue, job_id, payload)
-        except WireError as error:
-            error.add_note(f"the job {name!r} has the id {job_id}: its state there tells whether it was admitted")
-            raise
-        admitted = answer if isinstance(answer, Admitted) else Admitted(answer, job_id)
-        if admitted.verdict is not Admission.DUPLICATE or admitted.id != job_id:
-            told = added(queue, admitted, events=events)
-            if told is not None:
-                with suppress(EchoMQError):  # the job is there, whether anybody hears of it or not
-                    yield told
-            return admitted
-    raise EchoMQError(
-        f"job {name!r}: {_MINTS} fresh ids in a row were taken; does another host use this one's clock and node?"
-    )
+    """A job admitted under a fresh id, and told of."""
+    admitted = yield from admit_fresh(f"job {name!r}", mint, partial(options.admit, queue, payload=payload))
+    told = added(queue, admitted, events=events)
+    if told is not None:
+        with suppress(EchoMQError):  # the job is there, whether anybody hears of it or not
+            yield told
+    return admitted
 
 
 def send_all(mq: EchoMQ, bounds: Iterable[Bound[R]]) -> list[Job[R]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Final, Self, Unpack
 
+from echomq.conformance.relay import Relay
 from echomq.identity.minter import Minter
 from echomq.protocol.call import Arg, Reply
 from echomq.protocol.errors import EchoMQError
@@ -41,6 +42,14 @@ class Bench:
 
     def open(self, **options: Unpack[OptionWords]) -> Connector:
         """Another connection to the same server; the caller closes it."""
+        return self._connect(self._where, **options)
+
+    def relayed(self) -> tuple[Relay, Connector]:
+        """A connection through a relay that counts its round trips; the caller closes it."""
+        relay = Relay(self._where, self._options.get("tls"))
+        return relay, self._connect(relay, tls=None)
+
+    def _connect(self, where: str | Source | None, **options: Unpack[OptionWords]) -> Connector:
         words: OptionWords = {
             "name": self.prefix,
             "lease_node": False,
@@ -48,7 +57,7 @@ class Bench:
             **self._options,
             **options,
         }
-        return connect(self._where, **words)
+        return connect(where, **words)
 
     def dial(self) -> Dial:
         """How a consumer reaches the same server."""

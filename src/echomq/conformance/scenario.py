@@ -40,6 +40,7 @@ FAMILIES: Final = (
     "events",
     "wake",
     "promises",
+    "trips",
     "audit",
 )
 """The modules of `echomq.conformance.scenarios`, in the order in which they run."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from echomq.identity.branded import check
-from echomq.protocol.call import Call, Reply
+from echomq.protocol.call import Call, Plan, Reply
 from echomq.protocol.checks import check_job, integer, moment, name_of, payload_of
-from echomq.protocol.errors import InvalidInputError
+from echomq.protocol.errors import EchoMQError, InvalidInputError, WireError
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import Admission, as_int, as_text
 from echomq.protocol.scripts import script
 
-__all__ = ["Admitted", "Dedup", "admit"]
+__all__ = ["Admitted", "Dedup", "admit", "admit_fresh"]
 
 _ADMIT = script("admit")
+
+_MINTS: Final = 100
+"""Duplicates in a row of freshly minted ids that no accident explains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +89,27 @@ def admit(
         decode,
         _ADMIT,
         subject=job_id,
+    )
+
+
+def admit_fresh(
+    what: str, mint: Callable[[], str], admit: Callable[[str], Call[Admission] | Call[Admitted]]
+) -> Plan[Admitted]:
+    """Admits a job under an id of `mint`, and under the next one when the send finds that id taken (protocol §1).
+
+    `admit` gives the call for an id; `what` names the job in errors. No call is repeated: after a `WireError` nobody
+    knows whether the job was admitted, and the error says under which id. `EchoMQError` when every id was taken.
+    """
+    for _ in range(_MINTS):
+        job_id = mint()
+        try:
+            answer: Admission | Admitted = yield admit(job_id)
+        except WireError as error:
+            error.add_note(f"{what} has the id {job_id}: its state there tells whether it was admitted")
+            raise
+        admitted = answer if isinstance(answer, Admitted) else Admitted(answer, job_id)
+        if admitted.verdict is not Admission.DUPLICATE or admitted.id != job_id:
+            return admitted
+    raise EchoMQError(
+        f"{what}: {_MINTS} fresh ids in a row were taken; does another host use this one's clock and node?"
     )

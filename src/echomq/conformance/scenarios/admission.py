@@ -46,6 +46,30 @@ def _duplicate(desk: Desk) -> None:
         desk.unwritten("a duplicate admit", before)
 
 
+@scenario("mint_again", "A minted id that its first send finds taken is minted anew; an id that was given never is.")
+def _mint_again(desk: Desk) -> None:
+    taken = [desk.in_hand(b"first").id, desk.job(b"second")]
+    fresh = desk.mint()
+    ids = iter([*taken, fresh])
+    before = {job_id: desk.row(job_id) for job_id in taken}
+    admitted = desk.run(
+        admission.admit_fresh("the job", lambda: next(ids), lambda job_id: jobs.enqueue(desk.queue, job_id, b"third"))
+    )
+    desk.expect("the admission", admitted, admission.Admitted(Admission.ADMITTED, fresh))
+    desk.expect("the payload", desk.field(fresh, "payload"), b"third")
+    desk.expect("the rows that were there", {job_id: desk.row(job_id) for job_id in taken}, before)
+    desk.expect("a given id", desk.run(jobs.enqueue(desk.queue, fresh, b"fourth")), Admission.DUPLICATE)
+    dedup = admission.Dedup("key")
+    living = desk.mint()
+    desk.run(admission.admit(desk.queue, living, b"p", dedup=dedup))
+    held = desk.run(
+        admission.admit_fresh(
+            "the job", desk.mint, lambda job_id: admission.admit(desk.queue, job_id, b"p", dedup=dedup)
+        )
+    )
+    desk.expect("behind a key", held, admission.Admitted(Admission.DUPLICATE, living))
+
+
 @scenario("order", "Pending walked in reverse by lex is newest first: the order of the ids is that of their mints.")
 def _order(desk: Desk) -> None:
     ids = desk.mint_many(5)

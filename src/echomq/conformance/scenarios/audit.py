@@ -131,5 +131,5 @@ def _own_keys(desk: Desk) -> None:
     call = jobs.enqueue(desk.queue, job_id, b"p")
     for base in ("emq:", "emq:{}:", f"other:{{{desk.queue}}}:"):
         names = tuple(key.replace(desk.keys.base, base) for key in call.keys)
-        desk.refused(replace(call, keys=names), "ERR first key must begin with emq:{queue}:")
+        desk.refused(replace(call, keys=names), "ERR EMQ.ENQUEUE first key must begin with emq:{queue}:")
         desk.expect(f"keys under {base}", desk.raw("EXISTS", *names), 0)

@@ -170,3 +170,39 @@ def _fire_duplicate(desk: Desk) -> None:
     _job, fired = _fire(desk, "tick", score)
     desk.expect("under another id", fired.verdict, Firing.FIRED)
     desk.expect("claims", len(desk.run(jobs.claim_many(desk.queue, 9)).jobs), 2)
+
+
+@scenario("fire_beside_original", "With an original's pump beside ours a period fires at least once, and none is left.")
+def _fire_beside_original(desk: Desk) -> None:
+    def the_originals(due: Due, *, dies: bool = False) -> None:
+        desk.run(jobs.enqueue(desk.queue, desk.mint(), due.template))
+        if not dies:
+            desk.run(repeat.advance(desk.queue, due.name, next_run_ms=desk.now_ms() + due.every_ms))
+
+    def fired(due: Due) -> Firing:
+        return _fire(desk, due.name, due.score)[1].verdict
+
+    def ours_between(due: Due) -> list[Firing]:
+        verdict = fired(due)
+        the_originals(due)
+        return [verdict]
+
+    def ours_after(due: Due) -> list[Firing]:
+        the_originals(due)
+        return [fired(due)]
+
+    def ours_after_its_death(due: Due) -> list[Firing]:
+        the_originals(due, dies=True)
+        return [fired(due), fired(due)]
+
+    _register(desk, "tick", desk.now_ms() - 10)
+    seen: list[tuple[list[Firing], int]] = []
+    for period in (ours_between, ours_after, ours_after_its_death):
+        desk.raw("ZADD", desk.keys.repeat, desk.now_ms() - 1, "tick")
+        before = desk.raw("ZCARD", desk.keys.pending)
+        (due,) = desk.run(repeat.due(desk.queue, now_ms=desk.now_ms()))
+        verdicts = period(due)
+        seen.append((verdicts, desk.raw("ZCARD", desk.keys.pending) - before))
+        desk.between("the next run", desk.score("repeat", "tick"), desk.now_ms() + 1, desk.now_ms() + _EVERY_MS)
+    fires, lost = Firing.FIRED, Firing.LOST
+    desk.expect("our verdicts and the occurrences", seen, [([fires], 2), ([lost], 1), ([fires, lost], 2)])
