@@ -246,7 +246,7 @@ int emq_claim(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (argc != 6) return RedisModule_WrongArity(ctx);
     if (!emq_same(emq_text(argv[1]), emq_word("2"))) return RedisModule_ReplyWithError(ctx, EMQ_KEYS(VERB, "2"));
     struct queue queue;
-    if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE);
+    if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE(VERB));
     struct claim claim = {.why = "", .now = RedisModule_Milliseconds()};
     long long lease = emq_natural(emq_text(argv[4]));
     claim.deadline = claim.now + lease;

@@ -184,7 +184,7 @@ int emq_complete_many(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (argc < 7 || (argc - 3) % 4 != 0) return RedisModule_WrongArity(ctx);
     if (!emq_same(emq_text(argv[1]), emq_word("1"))) return RedisModule_ReplyWithError(ctx, EMQ_KEYS(VERB, "1"));
     struct queue queue;
-    if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE);
+    if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE(VERB));
     for (int i = 6; i < argc; i += 4) {
         if (emq_natural(emq_text(argv[i])) < 0)
             return RedisModule_ReplyWithError(ctx, "ERR complete ttl must be a non-negative integer");

@@ -74,7 +74,7 @@ int emq_delay(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (argc != 9) return RedisModule_WrongArity(ctx);
     if (!emq_same(emq_text(argv[1]), emq_word("3"))) return RedisModule_ReplyWithError(ctx, EMQ_KEYS(VERB, "3"));
     struct queue queue;
-    if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE);
+    if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE(VERB));
     long long due;
     switch (emq_due(&due, argv[7], argv[8])) {
         case EMQ_DUE_MODE: return RedisModule_ReplyWithError(ctx, EMQ_MODE(VERB));

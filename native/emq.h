@@ -8,7 +8,7 @@
 
 #define EMQ_WRONGTYPE "WRONGTYPE Operation against a key holding the wrong kind of value"
 #define EMQ_MOVING "TRYAGAIN Multiple keys request during rehashing of slot"
-#define EMQ_NO_BASE "ERR first key must begin with emq:{queue}:"
+#define EMQ_NO_BASE(verb) "ERR " verb " first key must begin with emq:{queue}:"
 #define EMQ_NOT_A_JOB "EMQKIND job id must be JOB-namespaced"
 #define EMQ_KEYS(verb, count) "ERR " verb " number of keys must be " count
 #define EMQ_MODE(verb) "ERR " verb " mode must be in or at"

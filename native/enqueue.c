@@ -18,7 +18,7 @@ int emq_enqueue(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (argc != 6) return RedisModule_WrongArity(ctx);
     if (!emq_same(emq_text(argv[1]), emq_word("2"))) return RedisModule_ReplyWithError(ctx, EMQ_KEYS(VERB, "2"));
     struct queue queue;
-    if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE);
+    if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE(VERB));
     struct text name = emq_text(argv[4]);
     if (!emq_is_job(name)) return RedisModule_ReplyWithError(ctx, EMQ_NOT_A_JOB);
     RedisModuleString *row = emq_key_given(&queue, argv[2], "job:", name);

@@ -33,7 +33,7 @@ int emq_enqueue_many(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (argc < 5 || (argc - 3) % 2 != 0) return RedisModule_WrongArity(ctx);
     if (!emq_same(emq_text(argv[1]), emq_word("1"))) return RedisModule_ReplyWithError(ctx, EMQ_KEYS(VERB, "1"));
     struct queue queue;
-    if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE);
+    if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE(VERB));
     for (int i = 3; i < argc; i += 2) {
         if (!emq_is_job(emq_text(argv[i]))) return RedisModule_ReplyWithError(ctx, EMQ_NOT_A_JOB);
     }

@@ -99,7 +99,7 @@ int emq_promote(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (argc != 6) return RedisModule_WrongArity(ctx);
     if (!emq_same(emq_text(argv[1]), emq_word("2"))) return RedisModule_ReplyWithError(ctx, EMQ_KEYS(VERB, "2"));
     struct queue queue;
-    if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE);
+    if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE(VERB));
     long long most = emq_natural(emq_text(argv[5]));
     if (most < 1) return RedisModule_ReplyWithError(ctx, "ERR " VERB " batch must be a positive integer");
     if (!emq_is_whole(&queue)) return RedisModule_ReplyWithError(ctx, EMQ_MOVING);

@@ -27,7 +27,7 @@ int emq_schedule(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (argc != 8) return RedisModule_WrongArity(ctx);
     if (!emq_same(emq_text(argv[1]), emq_word("2"))) return RedisModule_ReplyWithError(ctx, EMQ_KEYS(VERB, "2"));
     struct queue queue;
-    if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE);
+    if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE(VERB));
     long long due;
     switch (emq_due(&due, argv[6], argv[7])) {
         case EMQ_DUE_MODE: return RedisModule_ReplyWithError(ctx, EMQ_MODE(VERB));

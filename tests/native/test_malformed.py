@@ -145,7 +145,7 @@ def test_a_first_key_that_is_no_queues_is_refused(pair: Pair, job_id: str, verb:
         call = call_of(verb, scene, job_id)
         return replace(call, keys=(key, *call.keys[1:]))
 
-    assert pair.refused(build) == "ERR first key must begin with emq:{queue}:"
+    assert pair.refused(build) == f"ERR EMQ.{verb} first key must begin with emq:{{queue}}:"
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -95,7 +95,7 @@ def test_the_server_knows_a_script_by_the_hash_we_send(runner: Runner) -> None:
 def test_a_first_key_that_is_no_queues_is_refused(runner: Runner) -> None:
     source = Script("enqueue").source
     for key in ("job:x", "emq:q:pending", "emq:{}:pending", "xemq:{q}:pending"):
-        with pytest.raises(ReplyError, match="first key must begin with"):
+        with pytest.raises(ReplyError, match=r"ERR EMQ\.ENQUEUE first key must begin with"):
             runner.execute("EVAL", source, 2, key, key, "JOB0NgWEfAEJfs", "p")
     assert runner.execute("DBSIZE") == 0
 

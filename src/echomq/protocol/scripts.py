@@ -1,6 +1,7 @@
 """The transitions' Lua sources: read once, their shared pieces included, named by their SHA-1.
 
-A line `-- @include NAME` stands for the text of `lua/lib/NAME.lua`, taken once however often it is named.
+A line `-- @include NAME` stands for the text of `lua/lib/NAME.lua`, taken once however often it is named. The word
+`SELF` in a text stands for the name by which the verb's refusals call it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Script:
     @cached_property
     def source(self) -> str:
         """The whole text that a server is given."""
-        return "\n".join(_lines(f"{self.name}.lua", set())) + "\n"
+        text = "\n".join(_lines(f"{self.name}.lua", set())) + "\n"
+        return text.replace("SELF", self.native or self.name)
 
     @cached_property
     def sha(self) -> str:
