@@ -14,6 +14,7 @@ from echomq import (
     Cancellation,
     Cancelled,
     EchoMQ,
+    Fixed,
     InvalidInputError,
     Job,
     JobContext,
@@ -220,4 +221,26 @@ async def test_a_lost_lease_tells_the_job_and_buries_nothing(mq: EchoMQ, queue: 
         await until(lambda: seen)
     assert "lease was lost" in str(seen[0])
     assert (await mq.arun(metrics.counts(queue))).dead == 0
+    await mq.aclose()
+
+
+async def test_a_coroutine_that_cancels_its_own_task_fails_by_its_jobs_own_rules(
+    mq: EchoMQ, working, dead_rows: Rows
+) -> None:
+    seen: list[int] = []
+
+    @mq.job(name="work", max_attempts=2, backoff=Fixed(0))
+    async def work() -> None:
+        seen.append(current_job().attempt)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    job = await work.aenqueue()
+    async with working():
+        await state_is(job, State.DEAD)
+    assert seen == [1, 2]
+    (row,) = await asyncio.to_thread(dead_rows)
+    assert b"CancelledError" in row["last_error"]
     await mq.aclose()

@@ -71,6 +71,18 @@ def _mover(limit: asyncio.Timeout) -> Callable[[int], None]:
     return move
 
 
+async def _is_taken_back() -> bool:
+    """Whether a cancelled coroutine was cancelled by its worker, not by what it has done itself."""
+    task = asyncio.current_task()
+    if task is None or not task.cancelling():
+        return False
+    held = current.get(None)
+    if not isinstance(held, Held):
+        return True
+    await asyncio.sleep(0)  # where all tasks are cancelled at once, the worker has to learn of it first
+    return held.interrupted
+
+
 @lru_cache(maxsize=1_024)
 def _nothing(ttl_ms: int) -> Done:
     """The outcome of a job that has returned None."""
@@ -292,11 +304,10 @@ class Run(Line):
                 async with limit:
                     value = await begin(*args, **kwargs)
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if await _is_taken_back():
                 if self._around is not None:
                     await self._around.failed(error)
-                raise  # the worker is ending, or the job is taken back
+                raise
             return await self._failed_within(error)
         except BaseException as error:  # noqa: BLE001  (also SystemExit, KeyboardInterrupt: signals go elsewhere)
             if limit is not None and limit.expired():

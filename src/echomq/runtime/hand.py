@@ -25,7 +25,7 @@ STUCK_LEASES: Final = 10
 class Held(CancelToken):
     """One job in hand, from its claim until the server has confirmed its settlement; its own cancel token."""
 
-    __slots__ = ("doubt", "job", "lost", "marked", "outcome", "run", "taken_at", "task")
+    __slots__ = ("doubt", "interrupted", "job", "lost", "marked", "outcome", "run", "taken_at", "task")
 
     def __init__(self, job: Claimed, taken_at: float = 0.0) -> None:
         super().__init__()
@@ -36,6 +36,8 @@ class Held(CancelToken):
         """The server has been told that it is held (protocol §7)."""
         self.task: asyncio.Task[None] | None = None
         """The coroutine that runs it; None while it runs in a thread, or does not run."""
+        self.interrupted = False
+        """The worker has cancelled that coroutine."""
         self.outcome: Outcome | None = None
         """Set once, when the handler is done with it or the drain has given it up."""
         self.doubt = False

@@ -103,15 +103,18 @@ class Runner:
         self.draining = True
         for held in running:
             if held.task is not None:
-                held.task.cancel()
-                # A task that is cancelled before its first step never says so itself.
-                held.task.add_done_callback(partial(self._ended_unstarted, held))
+                self._cancel(held, held.task)
 
     def interrupt(self, held: Held) -> None:
         """Cancel the coroutine of a job whose token is set; a function in a thread has to look at the token itself."""
         if held.task is not None and held.outcome is None:
-            held.task.cancel()
-            held.task.add_done_callback(partial(self._ended_unstarted, held))
+            self._cancel(held, held.task)
+
+    def _cancel(self, held: Held, task: asyncio.Task[None]) -> None:
+        held.interrupted = True
+        task.cancel()
+        # A task that is cancelled before its first step never says so itself.
+        task.add_done_callback(partial(self._ended_unstarted, held))
 
     def put_off(self, held: Held, error: Exception) -> None:
         """Hand back a job that could not be started, for a while and with nothing spent."""
