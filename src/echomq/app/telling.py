@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from echomq.identity.errors import EchoMQError
 from echomq.protocol.admin import BURIED
 from echomq.protocol.admission import Admitted
 from echomq.protocol.call import Call, Plan, Reply
 from echomq.protocol.cron import Ran
 from echomq.protocol.discover import queue_of
 from echomq.protocol.replies import Admission
+from echomq.wire.plans import mapped
 
 if TYPE_CHECKING:
     from echomq.runtime.telemetry import Step
@@ -65,7 +65,7 @@ class Overhearing:
 
     def work(self, work: Call[T] | Plan[T]) -> Call[T] | Plan[T]:
         """The same work, overheard."""
-        return self._call(work) if isinstance(work, Call) else self._plan(work)
+        return self._call(work) if isinstance(work, Call) else mapped(work, self._call)
 
     def told(self) -> list[Call[None]]:
         """Tells the observers what has happened; gives the calls that publish what is still to be published."""
@@ -93,22 +93,6 @@ class Overhearing:
             return value
 
         return replace(call, decode=decode)
-
-    def _plan(self, plan: Plan[T]) -> Plan[T]:
-        try:
-            call = next(plan)
-            while True:
-                try:
-                    answer = yield self._call(call)
-                except EchoMQError as error:
-                    call = plan.throw(error)
-                else:
-                    call = plan.send(answer)
-        except StopIteration as stop:
-            value: T = stop.value
-            return value
-        finally:
-            plan.close()
 
 
 def _queue(call: Call[Any]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from types import coroutine
 from typing import Any, TypeVar
 
 from echomq.protocol.call import Call, Plan
@@ -41,3 +42,13 @@ def drive_blocking(plan: Plan[T], run: Callable[[Call[Any]], Any]) -> T:
         result: T = stop.value
         return result
     raise AssertionError("a plan waited, though every answer was there")
+
+
+def mapped(plan: Plan[T], change: Callable[[Call[Any]], Call[Any]]) -> Plan[T]:
+    """The same plan, each of its calls as `change` gives it."""
+
+    @coroutine
+    def submit(call: Call[Any]) -> Generator[Call[Any], Any, Any]:
+        return (yield change(call))
+
+    return (yield from drive(plan, submit).__await__())
