@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from echomq.protocol import jobs, metrics
+from echomq.protocol import jobs, lanes, metrics
+from echomq.protocol.lanes import lane_id
 from echomq.protocol.replies import Sweep
 from support.runner import Scene
 
@@ -117,3 +118,32 @@ def test_a_row_that_is_no_hash_is_a_ghost_too(scene: Scene) -> None:
     assert scene.run(jobs.sweep(scene.queue)) == Sweep((), ())
     assert scene.execute("ZCARD", scene.keys.active) == 0
     scene.execute("DEL", scene.keys.job(job_id))
+
+
+@pytest.mark.strays("jobs in hand whose lane is no lane")
+@pytest.mark.parametrize("damaged", ["lane", "ring"])
+@pytest.mark.parametrize("verb", ["reap", "sweep"])
+def test_what_cannot_come_back_hides_no_lapse_behind_it(scene: Scene, verb: str, damaged: str) -> None:
+    group = lane_id("acme")
+    stuck = scene.minter.mint_many(230)
+    for job_id in stuck:
+        scene.run(lanes.enqueue(scene.queue, job_id, b"p", group))
+    for _ in stuck:
+        scene.run(lanes.claim(scene.queue))
+    sound = held(scene, 130)
+    for score in (1, 2):
+        scene.ghost("active", score)
+    scene.lapse(*stuck[:115], *sound[:50], *stuck[115:], *sound[50:])
+    key = scene.keys.lane(group) if damaged == "lane" else scene.keys.ring
+    scene.execute("SET", key, "no lane")
+    if verb == "reap":
+        assert [scene.run(jobs.reap(scene.queue)) for _ in range(3)] == [98, 32, 0]
+    else:
+        sweeps = [scene.run(jobs.sweep(scene.queue, max_stalled=2)) for _ in range(3)]
+        assert sweeps == [Sweep(tuple(sound[:98]), ()), Sweep(tuple(sound[98:]), ()), Sweep((), ())]
+    assert set(scene.execute("ZRANGE", scene.keys.pending, 0, -1)) == {i.encode() for i in sound}
+    assert set(scene.execute("ZRANGE", scene.keys.active, 0, -1)) == {i.encode() for i in stuck}
+    assert {scene.row(i)[b"state"] for i in stuck} == {b"active"}
+    assert scene.tokens() == 64
+    scene.execute("DEL", key)
+    assert scene.run(jobs.sweep(scene.queue, max_stalled=9, limit=500)).recovered == tuple(stuck)

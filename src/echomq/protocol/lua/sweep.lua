@@ -5,9 +5,8 @@
 -- ARGV[1] -> base     ARGV[2] -> max_stalled   ARGV[3] -> limit   ARGV[4] -> the name of a worker, optional
 -- returns {recovered ids, dead ids}, and with a worker 1 when the registry does not know it (any more), else 0; ERR for a
 --   max or limit that is no positive integer
--- @include now
 -- @include place
--- @include sound
+-- @include lapsed
 -- @include bury
 -- @include natural
 -- @include ceiling
@@ -16,25 +15,18 @@ if not max or max < 1 then return redis.error_reply('ERR sweep max_stalled must 
 if not limit or limit < 1 then return redis.error_reply('ERR sweep limit must be a positive integer') end
 sound('pending', 'dead')
 local recovered, dead, claimable = {}, {}, 0
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, limit)) do
-  local row = fields(id, 'stalled', 'group')
-  if row and not pcall(sound_lane, row[2]) then
-    -- Its lane is no lane: it stays in hand, and costs the others nothing.
-  elseif row then
-    local lapses = (tonumber(row[1] or nil) or 0) + 1
-    redis.call('HSET', row_of(id), 'stalled', string.format('%.0f', lapses))
-    claimable = claimable + leave(id, row[2], 'active')
-    if lapses >= max then
-      bury(id, 'stalled')
-      dead[#dead + 1] = id
-    else
-      claimable = claimable + to_place(id, row[2])
-      recovered[#recovered + 1] = id
-    end
+lapsed(limit, function(id, group, stalled)
+  local lapses = (tonumber(stalled or nil) or 0) + 1
+  redis.call('HSET', row_of(id), 'stalled', string.format('%.0f', lapses))
+  claimable = claimable + leave(id, group, 'active')
+  if lapses >= max then
+    bury(id, 'stalled')
+    dead[#dead + 1] = id
   else
-    redis.call('ZREM', KEYS[1], id)
+    claimable = claimable + to_place(id, group)
+    recovered[#recovered + 1] = id
   end
-end
+end)
 wake_freed(#recovered + #dead, claimable)
 if not ARGV[4] then return { recovered, dead } end
 return { recovered, dead, mind('ZSCORE', base .. 'workers', ARGV[4]) == false and 1 or 0 }

@@ -1,0 +1,28 @@
+-- lapsed(limit, each): calls each(id, group, stalled) for jobs whose lease has ended, the longest ended first, `limit` at
+-- most, ghosts counted, which are dropped. `each` takes the job out of active. One whose lane is no lane stays in hand:
+-- it is passed over and hides none behind it, up to 1,000 of them.
+-- @include now
+-- @include rows
+-- @include sound
+local function lapsed(limit, each)
+  local passed, left, broken = 0, limit, {}
+  while left > 0 and passed < 1000 do
+    local ids = redis.call('ZRANGEBYSCORE', base .. 'active', '-inf', now, 'LIMIT', passed, math.min(left, 1000))
+    if #ids == 0 then return end
+    for _, id in ipairs(ids) do
+      local row = fields(id, 'state', 'group', 'stalled')
+      local group = row and row[2]
+      if group and broken[group] == nil then broken[group] = not pcall(sound_lane, group) end
+      if group and broken[group] then
+        passed = passed + 1
+      else
+        left = left - 1
+        if row then
+          each(id, group, row[3])
+        else
+          redis.call('ZREM', base .. 'active', id)
+        end
+      end
+    end
+  end
+end
