@@ -21,9 +21,27 @@ from support.servers import Server, wait_until
 
 TASKS = """
 import asyncio, os, time
+from pathlib import Path
 from echomq import EchoMQ
 
 mq = EchoMQ(default_queue=os.environ["QUEUE"])
+go = Path(__file__).with_name("go")
+
+@mq.job(name="coroutine-until")
+async def coroutine_until() -> None:
+    print("started", flush=True)
+    while not go.exists():
+        await asyncio.sleep(0.01)
+    print("ended", flush=True)
+
+def until() -> None:
+    print("started", flush=True)
+    while not go.exists():
+        time.sleep(0.01)
+    print("ended", flush=True)
+
+mq.job(name="plain-until")(until)
+mq.job(name="apart-until", process=True)(until)
 
 @mq.job(name="coroutine")
 async def coroutine(seconds: float) -> None:
@@ -78,13 +96,13 @@ def start(tmp_path: Path, server: Server, queue: str) -> Iterator[Callable[..., 
         each.close()
 
 
-def send(mq: EchoMQ, name: str, seconds: float) -> str:
+def send(mq: EchoMQ, name: str, *seconds: float) -> str:
     if name not in mq.jobs:
 
         @mq.job(name=name)
-        def job(seconds: float) -> None: ...
+        def job(*seconds: float) -> None: ...
 
-    return mq.jobs[name].enqueue(seconds).id
+    return mq.jobs[name].enqueue(*seconds).id
 
 
 def assert_handed_back(mq: EchoMQ, queue: str, job_id: str) -> None:
@@ -96,12 +114,16 @@ def assert_handed_back(mq: EchoMQ, queue: str, job_id: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("name", ["coroutine", "plain", "apart"])
-def test_a_running_job_ends_within_the_grace(mq: EchoMQ, queue: str, start, name: str, number: int) -> None:
-    running = send(mq, name, 1.5)
+def test_a_running_job_ends_within_the_grace(
+    mq: EchoMQ, queue: str, tmp_path: Path, start, name: str, number: int
+) -> None:
+    running = send(mq, f"{name}-until")
     worker = start("--concurrency", "1")
     worker.expect("started")
-    waiting = send(mq, name, 0.5)
+    waiting = send(mq, f"{name}-until")
     worker.signal(number)
+    wait_until(lambda: "no more claims" in worker.log, what="the worker's hearing of it")
+    (tmp_path / "go").touch()
     worker.expect("ended")
     assert worker.wait() == 0
     assert worker.lines.empty()
@@ -148,7 +170,7 @@ def test_a_second_signal_hands_back_at_once(mq: EchoMQ, queue: str, start, name:
 
 def test_an_idle_worker_ends_at_once(start) -> None:
     worker = start()
-    wait_until(lambda: "serving" in worker.log)
+    wait_until(lambda: "serving" in worker.log, seconds=40, what="the worker")
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0
 
@@ -178,7 +200,7 @@ def test_a_process_that_hands_back_ends_whatever_its_output_is(
     command = ["/bin/bash", "-c", f"set -o pipefail; {script}".replace("$$", "$BASHPID"), "bash", *words]
     with subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True) as shell:
         try:
-            wait_until(lambda: mq.run(metrics.state(queue, job_id)) is State.ACTIVE, what="the job in hand")
+            wait_until(lambda: mq.run(metrics.state(queue, job_id)) is State.ACTIVE, seconds=40, what="the job in hand")
             worker = int((tmp_path / "pid").read_text())
             os.kill(worker, signal.SIGTERM)
             wait_until(lambda: not alive(worker), seconds=20, what="the end of the worker")
@@ -187,11 +209,11 @@ def test_a_process_that_hands_back_ends_whatever_its_output_is(
     assert_handed_back(mq, queue, job_id)
 
 
-def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal."""
-    status = Path(f"/proc/{pid}/status").read_text()
+def hears_signals(worker: Process) -> bool:
+    """Whether a worker has its handlers: that of SIGHUP is its last, and Python itself has one for SIGINT."""
+    status = Path(f"/proc/{worker.process.pid}/status").read_text()
     caught = int(next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt")), 16)
-    return bool(caught >> (number - 1) & 1)
+    return bool(caught >> (signal.SIGHUP - 1) & 1)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which signals a process catches")
@@ -203,7 +225,7 @@ def test_a_signal_ends_a_worker_that_waits_for_a_frozen_server(
     frozen.freeze()
     worker = Process(tmp_path, TASKS, frozen, queue)
     try:
-        wait_until(lambda: catches(worker.process.pid, signal.SIGTERM), what="the worker's handlers")
+        wait_until(lambda: hears_signals(worker), seconds=40, what="the worker's handlers")
         began = time.monotonic()
         worker.signal(number)
         assert worker.wait() == 0
@@ -223,8 +245,8 @@ def test_a_signal_ends_a_worker_that_waits_for_an_embedded_server(server: Server
         fcntl.flock(held, fcntl.LOCK_EX)  # somebody starts one, and never comes to an end
         worker = Process(tmp_path, TASKS, server, queue, url="", home=str(home))
         try:
-            wait_until(lambda: (home / "users.lock").exists(), what="the worker's hold")
-            wait_until(lambda: catches(worker.process.pid, signal.SIGTERM), what="the worker's handlers")
+            wait_until(lambda: (home / "users.lock").exists(), seconds=40, what="the worker's hold")
+            wait_until(lambda: hears_signals(worker), seconds=40, what="the worker's handlers")
             began = time.monotonic()
             worker.signal(signal.SIGTERM)
             assert worker.wait() == 0

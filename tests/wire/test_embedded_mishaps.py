@@ -74,7 +74,12 @@ def test_a_server_that_outlived_its_supervisor_is_stopped_and_followed(home: Pat
 def test_the_server_stops_when_its_folder_is_removed_and_a_new_one_follows(home: Path, source: EmbeddedSource) -> None:
     source.prepare()
     old = server_pid(home)
+    both = (pid_of(home, "supervisor.pid"), old)
+    for pid in both:
+        os.kill(pid, signal.SIGSTOP)  # nobody puts a file into a folder that is being emptied
     shutil.rmtree(home)
+    for pid in both:
+        os.kill(pid, signal.SIGCONT)
     wait_until(lambda: not alive(old), what="the end of the server without a folder")
     source.prepare()
     assert server_pid(home) != old
