@@ -27,7 +27,7 @@ from echomq.errors import InvalidInputError, JobFailed
 from echomq.protocol.flows import OnDeath
 from support.program import Process
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(seconds=40)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from echomq.events import Event
 from echomq.protocol.keys import keys
 from support.servers import Server
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(seconds=40)
 HOUR_MS = 3_600_000
 
 

@@ -22,7 +22,7 @@ from echomq.errors import IdError, InvalidInputError, JobFailed, NoResultError, 
 from echomq.protocol.keys import keys
 from support.servers import Server
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(seconds=40)
 NOON = datetime(2026, 2, 3, 12, tzinfo=UTC)
 
 

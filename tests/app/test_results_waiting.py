@@ -28,7 +28,7 @@ from echomq.protocol.keys import keys
 from support.raw import RawClient
 from support.servers import Server
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(seconds=40)
 HOUR_MS = 3_600_000
 
 
@@ -248,7 +248,7 @@ def test_threads_share_one_connection_and_one_thread(mq: EchoMQ, queue: str, ser
     for claimed in mq.run(jobs.claim_many(queue, 20)).jobs:
         mq.run(jobs.complete(queue, claimed.id, claimed.attempts, result=b"3", result_ttl_ms=HOUR_MS))
     for thread in threads:
-        thread.join(20)
+        thread.join(40)
     assert results == dict.fromkeys(range(20), 3)
     mq.close()
     assert threading.active_count() == before
@@ -278,7 +278,7 @@ def test_loops_one_after_the_other_and_at_once(mq: EchoMQ, queue: str) -> None:
         thread.start()
     mq.run(jobs.complete(queue, claimed.id, claimed.attempts, result=b"1", result_ttl_ms=HOUR_MS))
     for thread in threads:
-        thread.join(20)
+        thread.join(40)
     assert [*got, asyncio.run(wait()), asyncio.run(wait())] == [1] * 5
 
 

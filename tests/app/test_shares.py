@@ -172,6 +172,6 @@ def test_an_exit_of_the_program_ends_the_worker(mq: EchoMQ) -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    thread.join(20)
+    thread.join(40)
     assert not thread.is_alive()
     assert len(ended) == 1

@@ -305,6 +305,6 @@ def test_in_a_program_it_is_stopped_from_any_thread(
     wait_until(lambda: pairs(tmp_path / "done"), seconds=40, what="the job")
     (pid,) = supervisor.pids()
     supervisor.stop()
-    thread.join(20)
+    thread.join(40)
     assert not thread.is_alive()
     assert not alive(pid)

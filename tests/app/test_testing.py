@@ -169,7 +169,7 @@ async def test_a_plain_block_in_a_coroutine_closes_what_its_loop_has_opened() ->
     with mq.testing():
         await mq.jobs["send"].aenqueue("ada")
         conn = await mq.aconnection()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while "closed" not in repr(conn):
             await asyncio.sleep(0.001)
 

@@ -168,7 +168,7 @@ def test_on_a_terminal_it_shows_a_table(files: Path) -> None:
                 shown += os.read(ours, 65536)
             except OSError:  # how Linux says that the other side has gone
                 break
-        process.wait(10)
+        process.wait(40)
     os.close(ours)
     assert process.returncode == 0, shown.decode(errors="replace")
     assert b"\x1b[" in shown
@@ -249,7 +249,7 @@ def test_control_c_ends_it_and_leaves_nothing(files: Path, home: Path) -> None:
     process = subprocess.Popen([*ECHOMQ, "demo", str(files)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     queue = queue_of(home)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=40)
     assert process.returncode == 130, out + err
     assert "interrupted" in err
     assert "Traceback" not in err
@@ -280,7 +280,7 @@ def test_a_worker_whose_demo_died_while_it_connected_takes_the_queue_along(home:
     finally:
         os.kill(server, signal.SIGCONT)
     with worker.stderr as said:
-        assert worker.wait(20) == 0, said.read()
+        assert worker.wait(40) == 0, said.read()
     assert (left_on(home), tmp_path.exists()) == ([], False)
 
 
@@ -291,7 +291,7 @@ def test_a_killed_demo_takes_its_worker_and_its_queue_along(files: Path, home: P
     queue = queue_of(home)
     wait_until(lambda: len(processes_of(queue)) == 1, what="the worker's start")
     process.send_signal(number)
-    process.wait(10)
+    process.wait(40)
     wait_until(lambda: not processes_of(queue), what="the worker's end")
     assert left_on(home) == []
 
@@ -304,7 +304,7 @@ def test_a_worker_that_dies_is_said_and_counts_as_a_failure(files: Path, home: P
     queue = queue_of(home)
     wait_until(lambda: len(processes_of(queue)) == 1, what="the worker's start")
     os.kill(processes_of(queue)[0], signal.SIGKILL)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=40)
     assert process.returncode == 1, out + err
     answer = json.loads(out)
     assert answer["ok"] is False

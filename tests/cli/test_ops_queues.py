@@ -223,7 +223,7 @@ def test_a_terminal_gets_a_table_that_cuts_no_id(columns: int, server: Server, s
             if not chunk:
                 break
             shown += chunk
-        assert done.wait(20) == 0
+        assert done.wait(40) == 0
     finally:
         os.close(leader)
     text = shown.decode()

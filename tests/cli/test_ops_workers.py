@@ -89,7 +89,7 @@ def test_a_worker_at_work_is_seen_with_what_it_has_in_hand(ops: Any, shop: Any, 
         (tmp_path / "go").touch()
         wait_until(lambda: ops("job", job_id, "--json").json["state"] == "completed", seconds=20, what="done")
         worker.terminate()
-        assert worker.wait(20) == 0
+        assert worker.wait(40) == 0
         assert ops("workers", "--json").json == {"workers": []}
     finally:
         worker.kill()

@@ -30,7 +30,7 @@ def test_it_serves_until_it_is_told_to_stop() -> None:
                 mq.job(name="work")(lambda: None).enqueue()
             server.send_signal(signal.SIGTERM)
             rest = server.stdout.read()
-            assert server.wait(20) == 0
+            assert server.wait(40) == 0
             assert "stopped" in rest
         finally:
             server.kill()

@@ -79,7 +79,7 @@ async def test_it_survives_a_reconnect(desk: Desk) -> None:
         await until(lambda: heard.restored == 1)
         await until(lambda: desk.raw.execute("PUBSUB", "NUMSUB", desk.key("events"))[1] == 1)
         desk.raw.execute("PUBLISH", desk.key("events"), '{"event":"active","job":"J"}')
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             assert await heard.get() == Event("active", "J", {})
 
 
@@ -94,7 +94,7 @@ def test_a_thread_may_wait_for_them(desk: Desk) -> None:
         thread.start()
         asyncio.run(until(lambda: len(found) == 3))
         heard.close()
-        thread.join(10)
+        thread.join(40)
         assert not thread.is_alive()
         assert heard.malformed == 1
         assert heard.dropped == heard.restored == 0

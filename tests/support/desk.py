@@ -14,7 +14,7 @@ from echomq.runtime import Consumer, Dial
 from support.servers import Server
 
 
-async def until(condition: Callable[[], object], what: str = "condition", seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], object], what: str = "condition", seconds: float = 40.0) -> None:
     """Let the loop run until `condition()` is true; `TimeoutError` after `seconds`."""
     end = time.monotonic() + seconds
     while not condition():

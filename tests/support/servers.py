@@ -71,8 +71,8 @@ def available() -> list[Kind]:
     return [kind for kind in Kind if find_binary(kind)]
 
 
-def wait_until(condition: Callable[[], object], *, seconds: float = 10.0, what: str = "condition") -> None:
-    """Poll until `condition()` is true; `TimeoutError` after `seconds`."""
+def wait_until(condition: Callable[[], object], *, seconds: float = 40.0, what: str = "condition") -> None:
+    """Poll until `condition()` is true; `TimeoutError` after `seconds`, by when even a busy machine has got to it."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

@@ -386,5 +386,5 @@ def test_closing_ends_another_thread_s_blocking_command(server: Server, queue: s
     with server.client() as client:
         wait_until(lambda: b"blocked_clients:1" in client.execute("INFO", "clients"), what="a parked client")
     conn.close()
-    thread.join(5)
+    thread.join(40)
     assert len(met) == 1

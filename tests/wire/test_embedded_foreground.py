@@ -58,7 +58,7 @@ def test_the_foreground_server_serves_users_and_ends_on_a_signal(home: Path, for
     with pytest.raises(TimeoutError):  # it does not go for want of users
         wait_until(lambda: not alive(server), seconds=4 * float(IDLE))
     foreground.send_signal(signal.SIGINT)
-    out, err = foreground.communicate(timeout=10)
+    out, err = foreground.communicate(timeout=40)
     assert foreground.returncode == 0, err
     assert out.splitlines()[0] == f"server in {home}"
     assert out.splitlines()[-1] == "server stopped"
@@ -78,7 +78,7 @@ def test_the_foreground_server_runs_with_its_standard_files_closed(home: Path) -
                 files = [str(Path(f"/proc/{server}/fd/{number}").readlink()) for number in range(3)]
                 assert files == [os.devnull] * 3
             process.send_signal(signal.SIGINT)
-            assert process.wait(10) == 0
+            assert process.wait(40) == 0
         finally:
             process.kill()
     for name in ("start.lock", "users.lock", "server.lock"):
@@ -87,7 +87,7 @@ def test_the_foreground_server_runs_with_its_standard_files_closed(home: Path) -
 
 def test_the_url_it_prints_leads_to_it(home: Path, foreground: subprocess.Popen[str]) -> None:
     foreground.terminate()
-    out, _ = foreground.communicate(timeout=10)
+    out, _ = foreground.communicate(timeout=40)
     url = next(word.rstrip(",") for word in out.split() if word.startswith("unix://"))
     assert parse_url(url).path == str(home / "server.sock") == status(home).socket
     assert status(home).url == url
@@ -102,7 +102,7 @@ def test_a_second_one_is_refused_and_names_the_first(home: Path) -> None:
 def test_a_server_killed_under_it_ends_it_with_the_reason(home: Path, foreground: subprocess.Popen[str]) -> None:
     server = server_pid(home)
     subprocess.run(["kill", "-9", str(server)], check=True)
-    _, err = foreground.communicate(timeout=10)
+    _, err = foreground.communicate(timeout=40)
     assert foreground.returncode != 0
     assert "killed by signal 9" in err
 

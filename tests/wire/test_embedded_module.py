@@ -144,7 +144,7 @@ def test_the_foreground_server_goes_on_without_a_module_that_it_does_not_take(ho
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         wait_until(lambda: status(home).running, what="the server")
         process.terminate()
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=40)
     assert process.returncode == 0, err
     assert "does not take the native module" in out
     assert out.splitlines()[-1] == "server stopped"

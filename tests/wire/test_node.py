@@ -106,7 +106,7 @@ async def test_the_awaited_face_renews_in_the_background(server: Server, client:
         await asyncio.wait([conn._keeper])
         assert conn._leased is not None
         conn._keeper = asyncio.create_task(conn._keep_node(lease_of(conn), conn._leased))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while not leased(client):
                 await asyncio.sleep(0.005)
         assert leased(client) == [minter.node]

@@ -166,7 +166,7 @@ async def test_channels_are_names(server: Server, channels: tuple[str, ...]) -> 
 def test_a_thread_reads_messages(server: Server, queue: str) -> None:
     with connect(server.url) as conn, conn.subscribe(queue) as subscription:
         publish(server, queue, "a", "b")
-        assert [subscription.get(timeout=5) for _ in range(2)] == [Message(queue, b"a"), Message(queue, b"b")]
+        assert [subscription.get(timeout=40) for _ in range(2)] == [Message(queue, b"a"), Message(queue, b"b")]
         assert subscription.get(timeout=0.05) is None
         assert conn.run(count(queue)) == 1
 
@@ -179,7 +179,7 @@ def test_a_blocking_subscription_survives_a_killed_connection(server: Server, qu
             while subscription.restored < turn:
                 assert subscription.get(timeout=0.05) is None
             publish(server, queue, f"m{turn}")
-            assert subscription.get(timeout=5) == Message(queue, f"m{turn}".encode())
+            assert subscription.get(timeout=40) == Message(queue, f"m{turn}".encode())
 
 
 def test_a_blocking_subscription_waits_for_a_server_that_is_away(start_server: StartServer, queue: str) -> None:
@@ -191,7 +191,7 @@ def test_a_blocking_subscription_waits_for_a_server_that_is_away(start_server: S
         while not subscribers(server, queue):
             assert subscription.get(timeout=0.05) is None
         publish(server, queue, "back")
-        assert subscription.get(timeout=5) == Message(queue, b"back")
+        assert subscription.get(timeout=40) == Message(queue, b"back")
 
 
 def test_closing_the_connector_ends_a_thread_s_iteration(server: Server, queue: str) -> None:
@@ -208,7 +208,7 @@ def test_closing_the_connector_ends_a_thread_s_iteration(server: Server, queue: 
     publish(server, queue, "last")
     wait_until(lambda: seen, what="the message")
     conn.close()
-    reading.join(5)
+    reading.join(40)
     assert not reading.is_alive()
     with pytest.raises(DisconnectedError):
         conn.subscribe(queue)

@@ -102,7 +102,7 @@ async def test_calls_travel_over_tls(secured: Secured, queue: str) -> None:
         assert blocking.execute("CLIENT", "ID") == identity
         with blocking.subscribe(queue) as subscription:
             blocking.execute("PUBLISH", queue, "x")
-            message = subscription.get(timeout=5)
+            message = subscription.get(timeout=40)
             assert message is not None
             assert message.data == b"x"
 
