@@ -11,8 +11,10 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from echomq.app.background import Background
+from echomq.app.flag import flag
 from echomq.app.waiting import Waiting
 from echomq.identity.errors import InvalidInputError
+from echomq.protocol.checks import name_of
 from echomq.wire import FENCE, Wire, aconnect, connect
 from echomq.wire.dialect import check_wire
 from echomq.wire.source import FixedSource, Source
@@ -82,7 +84,9 @@ class Connections:
         fence: str = FENCE,
         wire: Wire | None = None,
     ) -> None:
-        if url is not None and (home is not None or durable):
+        if home is not None and not isinstance(home, (str, os.PathLike)):
+            raise InvalidInputError(f"home must be the path of a folder, as text or a Path, not {home!r:.200}")
+        if url is not None and (home is not None or flag("durable", durable)):
             raise InvalidInputError(f"EchoMQ takes a url ({url!r}) or the embedded server's home and durable, not both")
         if url is None and home is None and not durable:
             url = os.environ.get(ENV_URL) or None
@@ -91,9 +95,9 @@ class Connections:
         # Parsed here, so that a wrong URL is refused where it is written.
         self._target = None if url is None else parse_url(url)
         self._home = home
-        self._durable = durable
+        self._durable = flag("durable", durable)
         named = None if self._target is None else self._target.wire
-        self.fence = fence
+        self.fence = name_of("fence", fence)
         self.wire: Wire = check_wire(wire if wire is not None else named or "auto")
         self._lock = threading.Lock()
         self._blocking: Connector | None = None

@@ -15,6 +15,7 @@ from echomq.app.recurrence import Recurrence
 from echomq.app.registering import Registered
 from echomq.app.schedule import ScheduleInfo, schedules
 from echomq.app.timing import CronWords, EveryWords, Timing, cron_timing, every_timing
+from echomq.identity.errors import InvalidInputError
 from echomq.protocol import cron
 from echomq.protocol.call import Plan
 from echomq.protocol.checks import name_of
@@ -36,6 +37,14 @@ class Declared:
     def __init__(self, timing: Timing, name: str | None, args: Iterable[object], kwargs: Mapping[str, object]) -> None:
         self.timing = timing
         self.name = None if name is None else name_of("the name of a recurrence", name)
+        if not isinstance(args, Iterable) or isinstance(args, (str, bytes)):
+            raise InvalidInputError(
+                f"args of a schedule must be a list of arguments, as in args=[5], not {args!r:.200}"
+            )
+        if not isinstance(kwargs, Mapping) or not all(isinstance(word, str) for word in kwargs):
+            raise InvalidInputError(
+                f"kwargs of a schedule must be a mapping of names to arguments, not {kwargs!r:.200}"
+            )
         self.args = tuple(args)
         self.kwargs = dict(kwargs)
 

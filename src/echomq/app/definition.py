@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypedDict, T
 from echomq.app.control import Instruction
 from echomq.app.declared import Declared, ScheduleWord, check_arguments, declared
 from echomq.app.errors import JobDefinitionError
+from echomq.app.flag import flag
 from echomq.app.follow import NONE as NO_FOLLOWERS
 from echomq.app.follow import Followers, Named, followers
 from echomq.app.naming import job_name
@@ -154,6 +155,7 @@ def name_for(function: Callable[..., Any]) -> str:
 
 def _options(mq: EchoMQ, words: JobWords) -> JobOptions:
     queue, timeout = words.get("queue"), words.get("timeout")
+    process = False if (given := words.get("process")) is None else given
     most = integer("max_attempts", words.get("max_attempts", MAX_ATTEMPTS), least=1)
     retry_on = _errors("retry_on", words.get("retry_on"))
     discard_on = _errors("discard_on", words.get("discard_on"))
@@ -172,18 +174,12 @@ def _options(mq: EchoMQ, words: JobWords) -> JobOptions:
         aliases=_aliases(words.get("aliases")),
         timeout_ms=None if timeout is None else limit_ms("timeout", timeout),
         result_ttl_ms=first_ms("result_ttl", words.get("result_ttl", RESULT_TTL)),
-        process=_flag("process", words.get("process")),
+        process=flag("process", process),
         schedules=declared(words.get("schedule")),
         retry_on=retry_on,
         discard_on=discard_on,
         sends=PLAIN.chosen({"lane": words.get("lane"), "expires": words.get("expires"), "meta": words.get("meta")}),
     )
-
-
-def _flag(what: str, given: object) -> bool:
-    if given is None or isinstance(given, bool):
-        return bool(given)
-    raise JobDefinitionError(f"{what} must be True or False, not {given!r:.200}")
 
 
 def _aliases(names: Iterable[str] | None) -> tuple[str, ...]:

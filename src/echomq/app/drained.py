@@ -14,6 +14,7 @@ from echomq.app.dispatch import Dispatch
 from echomq.app.envelope import decode
 from echomq.app.errors import DrainTimeoutError, EnvelopeError
 from echomq.app.failures import failure_of
+from echomq.app.flag import flag
 from echomq.app.joblog import End, JobLog, end_of
 from echomq.app.middleware import Layer
 from echomq.app.patience import Patience
@@ -120,6 +121,10 @@ class Draining:
     raise_errors: bool
     concurrency: int
     timeout: timedelta | None
+
+    def __post_init__(self) -> None:
+        for word in ("retries", "schedules", "raise_errors"):
+            flag(word, getattr(self, word))
 
 
 class _Log(JobLog):

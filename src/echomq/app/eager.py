@@ -14,6 +14,7 @@ from echomq.app.drained import Drained, Draining
 from echomq.app.enqueued import Enqueued, read
 from echomq.app.errors import EagerError
 from echomq.app.failures import failure_of
+from echomq.app.flag import flag
 from echomq.app.lifecycle import Lifecycle
 from echomq.app.middleware import Layer
 from echomq.app.options import PLAIN, Options
@@ -74,7 +75,7 @@ class Eager(Trial):
 
     def __init__(self, mq: EchoMQ, *, raise_errors: bool = False) -> None:
         super().__init__(mq)
-        self._raise_errors = raise_errors
+        self._raise_errors = flag("raise_errors", raise_errors)
         self._loop = Background()
         self._life = Lifecycle()
         self._raised: dict[str, BaseException] = {}

@@ -16,6 +16,7 @@ from echomq.app.codec import Codec, Codecs
 from echomq.app.connections import Connections
 from echomq.app.definition import JobDecorator, JobWords
 from echomq.app.errors import BlockingCallWarning, UndeclaredQueueWarning
+from echomq.app.flag import flag
 from echomq.app.ground import Ground, Tested
 from echomq.app.handles import Job
 from echomq.app.hooks import Hooked
@@ -90,7 +91,7 @@ class EchoMQ(Hooked, Tested):
         self.own_default_queue = self.own_name(default_queue)
         self.max_payload = integer("max_payload", max_payload, least=1, most=MAX_PAYLOAD)
         self.codecs = Codecs(codec)
-        self.events = events
+        self.events = flag("events", events)
         self._ground = Ground(Connections(url, home, durable, fence=fence, wire=wire))
         self._registry = Registry([self.own_name(queue) for queue in _declared(queues)])
         self._looked_at = set[str]()

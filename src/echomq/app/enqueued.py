@@ -17,7 +17,7 @@ from echomq.identity.branded import unix_ms
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol import survey, survey_lanes
 from echomq.protocol.call import Plan
-from echomq.protocol.checks import integer
+from echomq.protocol.checks import integer, name_of
 from echomq.protocol.discover import held
 from echomq.protocol.replies import State
 
@@ -149,7 +149,7 @@ class Wanted:
         self._mq = mq
         self._within_ms = first_ms("within", within)
         self._queue = None if queue is None else mq.queue_name(queue)
-        self._lane = lane
+        self._lane = None if lane is None else name_of("lane", lane)
         self._at_ms = None if at is None else instant_ms("at", at)
         self._delay_ms: int | None = None
         self._said = ""

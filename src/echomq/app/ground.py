@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Literal, cast, overload
 
 from echomq.app.errors import NotTestingError
+from echomq.app.flag import flag
 from echomq.identity.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Tested:
         """
         from echomq.app.trial import ServerTrial
 
-        if not eager:
+        if not flag("eager", eager):
             return ServerTrial(self._app, url)
         if url is not None:
             raise InvalidInputError("testing takes a server, or eager=True, which has none; not both")

@@ -27,7 +27,7 @@ class Hooked:
 
         Gives `layer` back, so that it may decorate a class. `InvalidInputError` for what has none of the methods.
         """
-        self.layers.add(layer() if inspect.isclass(layer) else layer)
+        self.layers.add(layer)
         return layer
 
     def on_startup(self, function: F) -> F:

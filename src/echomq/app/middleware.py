@@ -74,6 +74,10 @@ class Layers:
         self.around: list[Layer] = []
         """The hooks around a job, the outermost first."""
         self._senders: list[Callable[[Sending], object]] = []
+        if not isinstance(middleware, Iterable) or isinstance(middleware, (str, bytes)):
+            raise InvalidInputError(
+                f"middleware must be a list of middleware, as in [Audit()], not {middleware!r:.200}"
+            )
         for each in middleware:
             self.add(each)
 
@@ -83,7 +87,9 @@ class Layers:
         return bool(self._senders)
 
     def add(self, layer: object) -> None:
-        """One more, inside of the others; `InvalidInputError` for what has none of the methods."""
+        """One more, inside of the others, or an instance of a class; `InvalidInputError` for what has none of the
+        methods."""
+        layer = layer() if inspect.isclass(layer) else layer
         hooks = Layer(_hook(layer, "before"), _hook(layer, "after"), _hook(layer, "error"))
         sender = _hook(layer, "before_enqueue")
         if not (any(hooks) or sender):

@@ -10,6 +10,7 @@ from typing import Final, TypedDict
 
 import msgspec
 
+from echomq.app.flag import flag
 from echomq.app.middleware import Layers
 from echomq.app.plain import altered, encode_value, reason
 from echomq.app.times import first_ms, limit_ms
@@ -39,8 +40,7 @@ class Dedup:
 
     def __post_init__(self) -> None:
         self.verb()
-        if not isinstance(self.replace, bool):
-            raise InvalidInputError(f"replace of a Dedup must be True or False, not {self.replace!r}")
+        flag("replace of a Dedup", self.replace)
 
     def verb(self) -> admission.Dedup:
         """The same in the words of the verbs."""

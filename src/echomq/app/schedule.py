@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from echomq.app.handles import Job
 from echomq.app.inspect import name_in
 from echomq.app.registering import look, pause, resume, run_now
+from echomq.identity.errors import InvalidInputError
 from echomq.protocol import cron, survey_repeats
 from echomq.protocol.call import Plan
 from echomq.protocol.recurring import Definition, Entry, Kind, definition_of, history_of
@@ -66,6 +67,8 @@ class Schedule:
     """The recurrence of a name in a queue. Nothing is sent before one of its methods is called."""
 
     def __init__(self, mq: EchoMQ, name: str, queue: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise InvalidInputError(f"the name of a recurrence must be text, at least one character, not {name!r:.200}")
         self.mq = mq
         self.name = name
         self._queue = queue

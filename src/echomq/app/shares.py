@@ -26,6 +26,8 @@ def shares_of(mq: EchoMQ, wanted: Queues | None, order: Order) -> dict[str, int]
         return dict.fromkeys(known, 1)
     if isinstance(wanted, str):
         raise InvalidInputError(f"queues must be a list of names, not a text; write queues=[{wanted!r:.200}]")
+    if not isinstance(wanted, Iterable):
+        raise InvalidInputError(f"queues must be a list of names, or weights by name, not {wanted!r:.200}")
     given: Any = wanted
     weights: dict[Any, Any] = dict(given) if isinstance(wanted, Mapping) else dict.fromkeys(given, 1)
     if order == "strict" and any(weight != 1 for weight in weights.values()):

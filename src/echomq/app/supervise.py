@@ -25,8 +25,10 @@ from typing import Any, Final, Unpack
 from echomq.app.address import Address, address_of
 from echomq.app.child import Line, LineClosedError, ended, start
 from echomq.app.echomq import EchoMQ
+from echomq.app.flag import flag
 from echomq.app.reload import watch
 from echomq.app.supervised import work
+from echomq.app.times import first_ms
 from echomq.app.worker import GRACE, Worker, WorkerWords
 from echomq.identity.errors import EchoMQError, InvalidInputError
 from echomq.protocol.backoff import Exponential, delay_ms
@@ -43,6 +45,7 @@ _MARGIN_S: Final = 10.0
 _LAST_WORDS_S: Final = 1.0
 _RELOAD_S: Final = 2.0
 """How long running jobs may go on when the code has changed."""
+_WORDS: Final = ("processes", "reload", *WorkerWords.__annotations__)
 
 
 class Supervisor:
@@ -61,16 +64,19 @@ class Supervisor:
         reload: bool = False,
         **options: Unpack[WorkerWords],
     ) -> None:
+        for word in options:
+            if word not in _WORDS:
+                raise TypeError(f"Supervisor() got an unexpected option {word!r}; it takes {', '.join(_WORDS)}")
         self._address = _address(app)
         if isinstance(app, EchoMQ):
             Worker(app, **options)  # refuses here what each of them would be refused for
+        self._reload = flag("reload", reload)
         if reload and options.get("burst"):
             raise InvalidInputError("a burst ends when nothing is left and `reload` never ends: leave one of them out")
         count = (os.cpu_count() or 1) if processes is None else processes
         self._seats = [_Seat(n) for n in range(1, integer("processes", count, least=1, most=MAX_PROCESSES) + 1)]
-        self._reload = reload
         self._options = options
-        self._grace_s = options.get("grace", GRACE).total_seconds()
+        self._grace_s = first_ms("grace", options.get("grace", GRACE)) / 1_000
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._stopping = False
         self._at_once = False
@@ -318,6 +324,8 @@ def _address(app: EchoMQ | Address | str) -> Address:
         return app
     if isinstance(app, str):
         return Address(app)
+    if not isinstance(app, EchoMQ):
+        raise InvalidInputError(f"a supervisor takes an EchoMQ, MODULE:OBJECT as text, or an Address, not {app!r:.200}")
     if (address := address_of(app)) is not None:
         return address
     raise InvalidInputError(

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
 
+from echomq.app.flag import flag
 from echomq.app.times import Span, first_ms, instant_ms, period_ms
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.checks import MAX_MS, integer
@@ -151,8 +152,8 @@ def _timing(definition: Definition, words: TimingWords, *, first_in_ms: int = 0)
             "catch up with 'one', or allow overlap"
         )
     paused = words.get("paused")
-    if paused is not None and not isinstance(paused, bool):
-        raise InvalidInputError(f"paused must be True or False, not {paused!r:.80}")
+    if paused is not None:
+        flag("paused", paused)
     definition = replace(
         definition,
         start_ms=None if start is None else _bound("start", start),

@@ -17,6 +17,7 @@ from echomq.app.address import Address, address_of
 from echomq.app.declared import sync_at_start
 from echomq.app.dispatch import Dispatch
 from echomq.app.echomq import EchoMQ
+from echomq.app.flag import flag
 from echomq.app.joblog import JobLog
 from echomq.app.lifecycle import Lifecycle
 from echomq.app.patience import PATIENCE_S, Patience
@@ -103,23 +104,27 @@ class Worker:
         prune_schedules: bool = False,
         address: Address | None = None,
     ) -> None:
+        if not isinstance(mq, EchoMQ):
+            raise InvalidInputError(f"a worker takes the EchoMQ whose jobs it runs, not {mq!r:.200}")
+        if address is not None and not isinstance(address, Address):
+            raise InvalidInputError(f"address must be an Address, as in Address('tasks:mq'), not {address!r:.200}")
         self._mq = mq
         self._shares = shares_of(mq, queues, order)
         self._queues = tuple(self._shares)
         self._strict = order == "strict"
         self._concurrency = integer("concurrency", concurrency, least=1, most=MAX_CONCURRENCY)
-        self._burst = burst
-        self._events = events or mq.events
+        self._burst = flag("burst", burst)
+        self._events = flag("events", events) or mq.events
         self._grace_ms = first_ms("grace", grace)
         self._lease_ms = span_ms("lease", lease)
         patience_s = first_ms("unknown_patience", unknown_patience) / 1_000
         self._life = Lifecycle()
-        self._job_log = JobLog(arguments=log_payloads)
+        self._job_log = JobLog(arguments=flag("log_payloads", log_payloads))
         self._dispatch = Dispatch(mq.names, Patience(patience_s), self._life, mq.layers.around)
         self._max_jobs = None if max_jobs is None else integer("max_jobs", max_jobs, least=1)
         self._max_rss = None if max_rss is None else integer("max_rss", max_rss, least=1)
         slots = min(os.cpu_count() or 1, self._concurrency) if pool is None else pool
-        self._prune = prune_schedules
+        self._prune = flag("prune_schedules", prune_schedules)
         self._pool_size = integer("pool", slots, least=1, most=MAX_CONCURRENCY)
         self._address = address
         self.supervised = False
