@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,8 +15,6 @@ from echomq import (
     EchoMQ,
     Fixed,
     InvalidInputError,
-    Job,
-    JobContext,
     State,
     current_job,
     jobs,
@@ -25,24 +22,9 @@ from echomq import (
     mint,
 )
 from echomq.errors import IdError
+from support.apps import Rows, state_is
+from support.desk import until
 from support.servers import wait_until
-
-Rows = Callable[[], list[dict[str, bytes]]]
-
-
-async def until(true: Callable[[], object]) -> None:
-    """Returns when the condition holds; the test's deadline ends it otherwise."""
-    while not true():
-        await asyncio.sleep(0.01)
-
-
-async def state_is(job: Job[Any], state: State) -> None:
-    while await job.astate() is not state:
-        await asyncio.sleep(0.01)
-
-
-def facts(job: JobContext) -> tuple[object, ...]:
-    return job.id, job.name, job.attempt, job.failures, job.lane, job.queue, dict(job.meta)
 
 
 @pytest.mark.parametrize("kind", ["now", "later", "in a lane"])

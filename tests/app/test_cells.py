@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
@@ -19,11 +18,10 @@ from echomq.app.address import Address
 from echomq.app.pool import Pool
 from echomq.protocol.replies import Claimed, Counts, State
 from echomq.runtime import Done
+from support.apps import Rows
 from support.embedded import alive
 from support.program import Process
 from support.servers import Server, wait_until
-
-Rows = Callable[[], list[dict[str, bytes]]]
 
 TASKS = """
 import asyncio, os, signal, sys, time

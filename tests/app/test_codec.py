@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from echomq import Codec, EchoMQ, InvalidInputError, Job, State, Worker, jobs, metrics, mint
+from echomq import Codec, EchoMQ, InvalidInputError, Job, State, jobs, metrics, mint
 from echomq.errors import PayloadTooLargeError, SerializationError
+from support.apps import burst
 from support.servers import Server
 
 
@@ -54,10 +55,6 @@ class Sealed:
 
 def app(server: Server, queue: str, *codecs: Codec, **options: Any) -> EchoMQ:
     return EchoMQ(server.url, default_queue=queue, codec=codecs, **options)
-
-
-def burst(mq: EchoMQ, **options: Any) -> None:
-    asyncio.run(Worker(mq, burst=True, **options).serve())
 
 
 def row(mq: EchoMQ, job: Job[Any]) -> dict[str, bytes]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import warnings
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,8 +13,6 @@ import pytest
 from echomq import (
     EchoMQ,
     InvalidInputError,
-    Job,
-    JobContext,
     State,
     admin,
     current_job,
@@ -23,24 +20,8 @@ from echomq import (
 from echomq.errors import BlockingCallWarning
 from echomq.protocol.admin import KEEP_LINES
 from echomq.protocol.checks import MAX_SPAN_MS
-
-Rows = Callable[[], list[dict[str, bytes]]]
-
-
-async def until(true: Callable[[], object]) -> None:
-    """Returns when the condition holds; the test's deadline ends it otherwise."""
-    while not true():
-        await asyncio.sleep(0.01)
-
-
-async def state_is(job: Job[Any], state: State) -> None:
-    while await job.astate() is not state:
-        await asyncio.sleep(0.01)
-
-
-def facts(job: JobContext) -> tuple[object, ...]:
-    return job.id, job.name, job.attempt, job.failures, job.lane, job.queue, dict(job.meta)
-
+from support.apps import Rows, facts, state_is
+from support.desk import until
 
 # What it knows
 

@@ -7,23 +7,15 @@ import json
 import warnings
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from echomq import EchoMQ, InvalidInputError, Job, Worker, current_job, jobs, metrics, mint
+from echomq import EchoMQ, InvalidInputError, Worker, current_job, jobs, metrics, mint
 from echomq.errors import JobDefinitionError, PayloadTooLargeError, UndeclaredQueueWarning
+from support.apps import burst, envelope
 from support.servers import Server
 
 HOUR = timedelta(hours=1)
-
-
-def envelope(mq: EchoMQ, job: Job[Any]) -> dict[str, Any]:
-    return json.loads(mq.run(metrics.row(job.queue, job.id))["payload"])
-
-
-def burst(mq: EchoMQ, **options: Any) -> None:
-    asyncio.run(Worker(mq, burst=True, **options).serve())
 
 
 # Names

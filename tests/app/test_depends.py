@@ -11,16 +11,10 @@ from typing import Any
 
 import pytest
 
-from echomq import Depends, EchoMQ, InvalidInputError, Worker, jobs, metrics
+from echomq import Depends, EchoMQ, InvalidInputError, jobs, metrics
 from echomq.app.depends import Dependency
 from echomq.errors import JobDefinitionError
-
-Rows = Callable[[], list[dict[str, bytes]]]
-
-
-def burst(mq: EchoMQ, **options: Any) -> None:
-    Worker(mq, burst=True, **options).run()
-
+from support.apps import Rows, burst
 
 heard: list[str] = []
 

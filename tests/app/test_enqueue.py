@@ -14,17 +14,13 @@ import pytest
 from echomq import EchoMQ, Job, errors, jobs, metrics, mint
 from echomq.app import sending
 from echomq.errors import BlockingCallWarning, DisconnectedError
-from echomq.protocol.replies import Counts, State
+from echomq.protocol.replies import State
+from support.apps import ahead
 from support.servers import Server
 
 
 def payload(mq: EchoMQ, job: Job[object]) -> object:
     return json.loads(mq.run(metrics.row(job.queue, job.id))["payload"])
-
-
-def counts(mq: EchoMQ, queue: str) -> tuple[int, int]:
-    now: Counts = mq.run(metrics.counts(queue))
-    return now.pending, now.schedule
 
 
 def test_a_job_lies_in_its_queue_with_its_envelope(mq: EchoMQ, queue: str) -> None:
@@ -75,7 +71,7 @@ def test_an_instant_that_has_passed_is_at_once(mq: EchoMQ, queue: str) -> None:
 
     work.at(datetime(1999, 1, 1, tzinfo=UTC)).enqueue()
     assert mq.run(jobs.promote(queue)) == 1
-    assert counts(mq, queue) == (1, 0)
+    assert ahead(mq, queue) == (1, 0)
 
 
 def test_wrong_input_sends_nothing(mq: EchoMQ, queue: str) -> None:
@@ -88,7 +84,7 @@ def test_wrong_input_sends_nothing(mq: EchoMQ, queue: str) -> None:
             wrong()
         with pytest.raises(errors.SerializationError):
             wrong(object())
-    assert counts(mq, queue) == (0, 0)
+    assert ahead(mq, queue) == (0, 0)
 
 
 def test_a_payload_above_the_apps_limit_sends_nothing(server: Server, queue: str) -> None:
@@ -100,7 +96,7 @@ def test_a_payload_above_the_apps_limit_sends_nothing(server: Server, queue: str
         big.enqueue("x" * 40)
         with pytest.raises(errors.PayloadTooLargeError, match=r"job 'big' is \d\d\d bytes; at most 100"):
             big.enqueue("x" * 80)
-        assert counts(mq, queue) == (1, 0)
+        assert ahead(mq, queue) == (1, 0)
 
 
 async def test_enqueue_on_a_running_loop_works_and_warns_once(mq: EchoMQ, queue: str) -> None:
@@ -111,7 +107,7 @@ async def test_enqueue_on_a_running_loop_works_and_warns_once(mq: EchoMQ, queue:
         work.enqueue()
     assert caught[0].filename == __file__
     work.enqueue()  # a second warning would be an error
-    assert counts(mq, queue) == (2, 0)
+    assert ahead(mq, queue) == (2, 0)
 
 
 async def test_enqueue_in_a_thread_beside_a_loop_does_not_warn(mq: EchoMQ, queue: str) -> None:
@@ -123,7 +119,7 @@ async def test_enqueue_in_a_thread_beside_a_loop_does_not_warn(mq: EchoMQ, queue
         warnings.simplefilter("always")
         await work.aenqueue()
     assert not caught
-    assert counts(mq, queue) == (2, 0)
+    assert ahead(mq, queue) == (2, 0)
     await mq.aclose()
 
 
@@ -135,7 +131,7 @@ def test_an_id_that_is_taken_is_minted_again(mq: EchoMQ, queue: str, monkeypatch
     ids = iter([first.id, first.id, fresh := mint()])
     monkeypatch.setattr(sending, "mint", lambda: next(ids))
     assert work.enqueue().id == fresh
-    assert counts(mq, queue) == (2, 0)
+    assert ahead(mq, queue) == (2, 0)
     monkeypatch.setattr(sending, "mint", lambda: first.id)
     with pytest.raises(errors.EchoMQError, match="100 fresh ids"):
         work.enqueue()
@@ -186,7 +182,7 @@ def test_a_forked_child_sends_for_itself(mq: EchoMQ, queue: str) -> None:
             os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
     work.enqueue()
-    assert counts(mq, queue) == (5, 0)
+    assert ahead(mq, queue) == (5, 0)
 
 
 def test_threads_share_one_connection(mq: EchoMQ, server: Server, queue: str) -> None:
@@ -201,7 +197,7 @@ def test_threads_share_one_connection(mq: EchoMQ, server: Server, queue: str) ->
         for thread in threads:
             thread.join()
         assert len(client.execute("CLIENT", "LIST").splitlines()) == before + 1
-    assert counts(mq, queue) == (160, 0)
+    assert ahead(mq, queue) == (160, 0)
 
 
 def test_a_loop_that_ends_closes_its_connection(mq: EchoMQ, server: Server, queue: str) -> None:
@@ -216,7 +212,7 @@ def test_a_loop_that_ends_closes_its_connection(mq: EchoMQ, server: Server, queu
         for _ in range(3):
             asyncio.run(awaited())
         assert len(client.execute("CLIENT", "LIST").splitlines()) == before
-    assert counts(mq, queue) == (6, 0)
+    assert ahead(mq, queue) == (6, 0)
 
 
 def test_an_app_that_is_closed_opens_again(mq: EchoMQ, queue: str) -> None:
@@ -227,7 +223,7 @@ def test_an_app_that_is_closed_opens_again(mq: EchoMQ, queue: str) -> None:
     mq.close()
     mq.close()
     work.enqueue()
-    assert counts(mq, queue) == (2, 0)
+    assert ahead(mq, queue) == (2, 0)
 
 
 async def test_a_server_that_is_not_there_is_told_and_can_come_back(start_server, queue: str) -> None:

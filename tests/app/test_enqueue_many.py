@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from echomq import EchoMQ, InvalidInputError, Job, State, connect, jobs, metrics
+from echomq import EchoMQ, InvalidInputError, State, connect, jobs, metrics
 from echomq.app.bound import Bound
 from echomq.app.sending import FLIGHT, TURN
 from echomq.errors import ConnectError, EnqueueManyError
@@ -18,11 +17,8 @@ from echomq.events import events
 from echomq.protocol.replies import Admission
 from echomq.protocol.scripts import script
 from echomq.telemetry import Added, Step, hub
+from support.apps import envelope
 from support.servers import Server
-
-
-def envelope(mq: EchoMQ, job: Job[Any]) -> dict[str, Any]:
-    return json.loads(mq.run(metrics.row(job.queue, job.id))["payload"])
 
 
 @pytest.fixture

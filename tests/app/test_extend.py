@@ -10,13 +10,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from echomq import Cancelled, EchoMQ, InvalidInputError, JobContext, State, Worker, current_job, metrics
+from support.apps import burst
 from support.servers import wait_until
 
 SHORT = timedelta(milliseconds=200)
-
-
-def burst(mq: EchoMQ) -> None:
-    asyncio.run(Worker(mq, burst=True).serve())
 
 
 def first_line(mq: EchoMQ, job) -> str:

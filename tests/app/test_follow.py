@@ -12,13 +12,8 @@ import pytest
 
 from echomq import Discard, EchoMQ, Failure, Snooze, Success, Worker, jobs
 from echomq.errors import JobDefinitionError
+from support.apps import burst
 from support.servers import Server, wait_until
-
-Rows = Callable[[], list[dict[str, bytes]]]
-
-
-def burst(mq: EchoMQ, **options: Any) -> None:
-    Worker(mq, burst=True, **options).run()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -13,15 +12,11 @@ from echomq import EchoMQ, Job, current_job, jobs
 from echomq.errors import ResultTimeoutError
 from echomq.events import Event
 from echomq.protocol.keys import keys
+from support.desk import until
 from support.servers import Server
 
 SOON = timedelta(seconds=40)
 HOUR_MS = 3_600_000
-
-
-async def until(true: Callable[[], object]) -> None:
-    while not true():
-        await asyncio.sleep(0.005)
 
 
 def listeners(server: Server, queue: str) -> int:

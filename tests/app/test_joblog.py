@@ -10,16 +10,13 @@ from typing import Any
 
 import pytest
 
-from echomq import Discard, EchoMQ, Snooze, Worker, jobs, mint
+from echomq import Discard, EchoMQ, Snooze, jobs, mint
 from echomq.app.joblog import JobLog
 from echomq.identity.minter import wall_clock_ms
+from support.apps import burst
 from support.servers import Server
 
 LOGGER = "echomq.worker.jobs"
-
-
-def burst(mq: EchoMQ, **options: Any) -> None:
-    Worker(mq, burst=True, **options).run()
 
 
 @pytest.fixture

@@ -11,10 +11,7 @@ import pytest
 
 from echomq import Depends, EchoMQ, InvalidInputError, Worker, current_job
 from echomq.errors import StartupError
-
-
-def burst(mq: EchoMQ, **options: Any) -> None:
-    Worker(mq, burst=True, **options).run()
+from support.apps import burst
 
 
 def noted(mq: EchoMQ) -> list[str]:

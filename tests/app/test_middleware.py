@@ -14,13 +14,9 @@ import pytest
 
 from echomq import EchoMQ, InvalidInputError, JobContext, Middleware, Sending, Snooze, Worker, current_job
 from echomq.app.middleware import Layers
+from support.apps import Rows, burst
 
-Rows = Callable[[], list[dict[str, bytes]]]
 said: ContextVar[str] = ContextVar("said", default="nothing")
-
-
-def burst(mq: EchoMQ, **options: Any) -> None:
-    Worker(mq, burst=True, **options).run()
 
 
 def plain(name: str, heard: list[str], raises: tuple[str, ...] = ()) -> Middleware:

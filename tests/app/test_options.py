@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,19 +14,10 @@ from echomq.app import sending
 from echomq.app.job import TimedJob
 from echomq.errors import QueueNameError
 from echomq.protocol.checks import MAX_MS, MAX_SPAN_MS
-from echomq.protocol.replies import Counts
+from support.apps import ahead, envelope
 from support.servers import Server
 
 HOUR = timedelta(hours=1)
-
-
-def envelope(mq: EchoMQ, job: Job[Any]) -> dict[str, Any]:
-    return json.loads(mq.run(metrics.row(job.queue, job.id))["payload"])
-
-
-def counts(mq: EchoMQ, queue: str) -> tuple[int, int]:
-    now: Counts = mq.run(metrics.counts(queue))
-    return now.pending, now.schedule
 
 
 @pytest.fixture
@@ -87,7 +77,7 @@ def test_expires_counts_from_the_instant_that_a_job_is_sent_for(mq: EchoMQ, send
 def test_a_queue_of_this_send(mq: EchoMQ, queue: str, send) -> None:
     job = send.options(queue=f"{queue}-other").enqueue()
     assert (job.queue, send.queue) == (f"{queue}-other", queue)
-    assert (counts(mq, queue), counts(mq, job.queue)) == ((0, 0), (1, 0))
+    assert (ahead(mq, queue), ahead(mq, job.queue)) == ((0, 0), (1, 0))
     assert job.state() is State.PENDING
 
 
@@ -113,7 +103,7 @@ def test_options_and_time_go_together_in_any_order(mq: EchoMQ, queue: str, send)
     ):
         row = mq.run(metrics.row(queue, bound.enqueue().id))
         assert (row["state"], row["group"]) == (b"scheduled", group)
-    assert counts(mq, queue) == (0, 4)
+    assert ahead(mq, queue) == (0, 4)
 
 
 def test_the_last_word_counts_and_nothing_changes_what_it_was_made_from(mq: EchoMQ, send) -> None:
@@ -154,7 +144,7 @@ def test_a_key_is_one_living_job(mq: EchoMQ, queue: str, send) -> None:
     assert second.id == first.id
     assert envelope(mq, first)["args"] == ["a"]
     assert send.options(dedup="other").enqueue().id != first.id
-    assert counts(mq, queue) == (2, 0)
+    assert ahead(mq, queue) == (2, 0)
 
 
 def test_a_key_is_free_when_its_job_is_done(mq: EchoMQ, queue: str, send) -> None:
@@ -235,7 +225,7 @@ def test_a_wrong_option_is_refused_where_it_is_written(mq: EchoMQ, queue: str, s
     for bound in (send, send.options(lane="acme"), send.after(hours=1)):
         with pytest.raises(error, match=why):
             bound.options(**options)
-    assert counts(mq, queue) == (0, 0)
+    assert ahead(mq, queue) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -270,4 +260,4 @@ def test_one_job_has_one_time(send) -> None:
 def test_an_argument_that_is_wrong_is_still_a_type_error(mq: EchoMQ, queue: str, send) -> None:
     with pytest.raises(TypeError):
         send.options(lane="acme").enqueue(nothing=1)
-    assert counts(mq, queue) == (0, 0)
+    assert ahead(mq, queue) == (0, 0)

@@ -10,6 +10,7 @@ import pytest
 
 from echomq import EchoMQ, InvalidInputError, State, Worker, current_job, metrics
 from echomq.errors import QueueNameError
+from support.apps import burst
 from support.servers import Server
 
 
@@ -32,10 +33,6 @@ def pair(server: Server, queue: str) -> Iterator[tuple[EchoMQ, EchoMQ, list[str]
                 seen.append(current_job().queue)
 
         yield one, other, seen
-
-
-def burst(mq: EchoMQ, **options) -> None:
-    asyncio.run(Worker(mq, burst=True, **options).serve())
 
 
 def keys(mq: EchoMQ, queue: str) -> set[str]:

@@ -9,7 +9,6 @@ import pickle
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -25,16 +24,12 @@ from echomq.errors import (
 )
 from echomq.protocol.checks import MAX_SPAN_MS
 from echomq.protocol.keys import keys
+from support.desk import until
 from support.raw import RawClient
 from support.servers import Server
 
 SOON = timedelta(seconds=40)
 HOUR_MS = 3_600_000
-
-
-async def until(true: Callable[[], object]) -> None:
-    while not true():
-        await asyncio.sleep(0.005)
 
 
 def number(mq: EchoMQ) -> Any:

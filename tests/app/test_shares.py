@@ -11,6 +11,7 @@ import pytest
 
 from echomq import EchoMQ, InvalidInputError, Worker, metrics
 from echomq.app.recycle import rss_bytes
+from support.apps import burst
 
 
 def queues_of(mq: EchoMQ, queue: str, order: list[str], names: str = "abc", count: int = 60) -> None:
@@ -22,10 +23,6 @@ def queues_of(mq: EchoMQ, queue: str, order: list[str], names: str = "abc", coun
 
         job = mq.job(name=name, queue=f"{queue}-{name}")(work)
         mq.enqueue_many(job.s() for _ in range(count))
-
-
-def burst(mq: EchoMQ, **options: Any) -> None:
-    Worker(mq, burst=True, **options).run()
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])

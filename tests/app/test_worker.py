@@ -8,7 +8,6 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,14 +15,8 @@ import pytest
 
 from echomq import EchoMQ, InvalidInputError, Snooze, Worker, errors, jobs, metrics, mint
 from echomq.protocol.replies import Counts, State
+from support.apps import Rows, burst
 from support.servers import Server
-
-Rows = Callable[[], list[dict[str, bytes]]]
-
-
-def burst(mq: EchoMQ, **options: Any) -> None:
-    """Runs everything that can be claimed now."""
-    Worker(mq, burst=True, **options).run()
 
 
 def counts(mq: EchoMQ, queue: str) -> Counts:

@@ -23,6 +23,7 @@ from echomq.protocol.errors import (
 )
 from echomq.protocol.replies import as_int, as_list
 from echomq.wire import AsyncConnector, Connector, Options, aconnect, connect
+from support.desk import until
 from support.scripted import append, count, key, note, refuse
 from support.servers import Server, wait_until
 
@@ -226,12 +227,6 @@ async def test_a_cancelled_blocking_command_frees_the_connector_and_the_server(s
                 await parked
             await until(lambda: b"blocked_clients:0" in client.execute("INFO", "clients"))
         assert await conn.execute("PING") == b"PONG"
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 # Threads

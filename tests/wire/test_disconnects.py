@@ -13,6 +13,7 @@ from echomq.protocol.errors import ConnectError, DisconnectedError, EchoMQError,
 from echomq.wire import AsyncConnector, Connector, Options, aconnect, connect
 from echomq.wire.source import FixedSource
 from echomq.wire.url import Target
+from support.desk import until
 from support.scripted import count, key
 from support.servers import Server, wait_until
 
@@ -25,12 +26,6 @@ def counted(server: Server, queue: str, names: list[str]) -> dict[str, int]:
     with server.client() as client:
         values = client.execute("MGET", *(key(queue, name) for name in names))
     return {name: int(value or 0) for name, value in zip(names, values, strict=True)}
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def sent(conn: AsyncConnector) -> int:

@@ -11,6 +11,7 @@ import pytest
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.errors import DisconnectedError, ServerError
 from echomq.wire import AsyncConnector, AsyncSubscription, Message, aconnect, connect
+from support.desk import until
 from support.scripted import count
 from support.servers import Server, wait_until
 
@@ -25,12 +26,6 @@ def publish(server: Server, channel: str, *texts: str) -> None:
 def subscribers(server: Server, channel: str) -> int:
     with server.client() as client:
         return int(client.execute("PUBSUB", "NUMSUB", channel)[1])
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def failures(conn: AsyncConnector) -> int:

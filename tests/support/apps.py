@@ -1,0 +1,40 @@
+"""What the tests of the app share: a burst, waiting for the state of a job, and what there is to be seen of one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from echomq import EchoMQ, Job, JobContext, State, Worker, metrics
+
+Rows = Callable[[], list[dict[str, bytes]]]
+"""The fixture `dead_rows`: the rows in the morgue, oldest first."""
+
+
+async def state_is(job: Job[Any], state: State) -> None:
+    """Returns once the job is in that state; the test's deadline ends it otherwise."""
+    while await job.astate() is not state:
+        await asyncio.sleep(0.01)
+
+
+def facts(job: JobContext) -> tuple[object, ...]:
+    """What a job knows of itself."""
+    return job.id, job.name, job.attempt, job.failures, job.lane, job.queue, dict(job.meta)
+
+
+def burst(mq: EchoMQ, **options: Any) -> None:
+    """Runs everything that can be claimed now."""
+    Worker(mq, burst=True, **options).run()
+
+
+def envelope(mq: EchoMQ, job: Job[Any]) -> dict[str, Any]:
+    """What a job's payload says."""
+    return json.loads(mq.run(metrics.row(job.queue, job.id))["payload"])
+
+
+def ahead(mq: EchoMQ, queue: str) -> tuple[int, int]:
+    """How many jobs of a queue are pending, and how many are scheduled."""
+    now = mq.run(metrics.counts(queue))
+    return now.pending, now.schedule
