@@ -16,7 +16,7 @@ from echomq.wire.embedded.foreground import serve, status
 from echomq.wire.embedded.probe import Reach
 from echomq.wire.embedded.source import EmbeddedSource
 from echomq.wire.url import parse_url
-from support.embedded import IDLE, alive, call, folder, is_gone, pid_of, server_pid
+from support.embedded import IDLE, alive, call, is_gone, pid_of, server_pid
 from support.servers import wait_until
 
 SERVE = """
@@ -26,15 +26,7 @@ serve(sys.argv[1], say=lambda words: print(words, flush=True))
 """
 
 
-@pytest.fixture(autouse=True)
-def short_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ECHOMQ_IDLE_SECONDS", IDLE)
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    with folder() as path:
-        yield path
+pytestmark = pytest.mark.usefixtures("short_idle")
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from echomq.wire import connect
 from echomq.wire.embedded import launch
 from echomq.wire.embedded.foreground import status
 from echomq.wire.embedded.source import EmbeddedSource
-from support.embedded import IDLE, call, folder, is_gone, starts, stop
+from support.embedded import call, is_gone, starts, stop
 from support.servers import Kind, available, find_binary, wait_until
 
 REFUSALS = {
@@ -28,16 +27,12 @@ REFUSALS = {
 }
 
 
+pytestmark = pytest.mark.usefixtures("short_idle")
+
+
 @pytest.fixture(autouse=True)
-def short_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+def server_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ECHOMQ_SERVER_BIN", raising=False)
-    monkeypatch.setenv("ECHOMQ_IDLE_SECONDS", IDLE)
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    with folder() as path:
-        yield path
 
 
 def picky(path: Path, refusal: str) -> Path:
