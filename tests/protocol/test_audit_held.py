@@ -10,7 +10,7 @@ import pytest
 from echomq.protocol import admin, audit, jobs, morgue
 from echomq.protocol.audit import Breach
 from echomq.protocol.flows import Node, OnDeath
-from support.flowing import add, add_in_part, claimed, deliver, die, finish, node
+from support.flowing import add, add_in_part, begun, claimed, deliver, die, finish, node
 from support.runner import Scene
 
 
@@ -94,9 +94,7 @@ def test_a_child_counts_no_more_once_it_is_recorded_whatever_its_row_does(scene:
 
 def test_a_signal_in_an_outbox_stands_for_its_child(scene: Scene, other: Scene) -> None:
     done, ignored = node(other), node(other, dies=OnDeath.IGNORE)
-    root = node(scene, done, ignored, node(scene))
-    add(scene, root)
-    claimed(other)
+    begun(scene, done, ignored, node(scene), at=other)
     finish(other, done, b"\0r\0")
     other.run(admin.remove_job(other.queue, ignored.id))
     assert found(scene) == []
@@ -106,9 +104,7 @@ def test_a_signal_in_an_outbox_stands_for_its_child(scene: Scene, other: Scene) 
 
 def test_a_signal_that_is_lost(scene: Scene, other: Scene) -> None:
     child = node(other)
-    root = node(scene, child)
-    add(scene, root)
-    claimed(other)
+    root = begun(scene, child, at=other)
     finish(other, child)
     other.execute("DEL", other.keys.outbox)
     assert found(scene) == held(root, 1, 0)
@@ -127,9 +123,7 @@ def test_a_parent_that_is_given_another_life_after_its_dead_child_was_removed(
 ) -> None:
     desk = other if elsewhere else scene
     child = node(desk)
-    root = node(scene, child)
-    add(scene, root)
-    claimed(desk)
+    root = begun(scene, child, at=desk)
     die(desk, child)
     deliver(other)
     scene.run(admin.reprocess_job(scene.queue, root.id))

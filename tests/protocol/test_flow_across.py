@@ -11,7 +11,7 @@ from echomq.protocol import admin, flows, jobs, metrics
 from echomq.protocol.call import Call, Plan
 from echomq.protocol.flows import Node, OnDeath
 from echomq.protocol.replies import Admission, State
-from support.flowing import add, add_in_part, claimed, deliver, die, everything, finish, node, state
+from support.flowing import add, add_in_part, begun, claimed, deliver, die, everything, finish, node, state
 from support.runner import Scene
 
 
@@ -63,9 +63,7 @@ def test_adding_again_when_all_is_done_runs_nothing_again(scene: Scene, other: S
 
 def test_a_kept_result_of_the_parent_keeps_the_whole_flow_from_running_again(scene: Scene, other: Scene) -> None:
     child = node(other)
-    root = node(scene, child)
-    add(scene, root)
-    claimed(other)
+    root = begun(scene, child, at=other)
     finish(other, child)
     deliver(other)
     claimed(scene)
@@ -123,9 +121,7 @@ def test_a_parent_that_was_removed_and_is_added_again_counts_what_has_ended_else
     scene: Scene, other: Scene
 ) -> None:
     done, dead, alive = node(other), node(other, dies=OnDeath.IGNORE), node(other)
-    root = node(scene, done, dead, alive)
-    add(scene, root)
-    claimed(other)
+    root = begun(scene, done, dead, alive, at=other)
     scene.run(admin.remove_job(scene.queue, root.id))
     other.run(jobs.complete(other.queue, done.id, 1, result=b"r", result_ttl_ms=60_000))
     die(other, dead)

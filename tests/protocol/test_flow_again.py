@@ -5,7 +5,7 @@ from __future__ import annotations
 from echomq.protocol import admin, flows, jobs
 from echomq.protocol.flows import Node, OnDeath
 from echomq.protocol.replies import Admission, State
-from support.flowing import SUBKEYS, add, claimed, complete, die, everything, node, state, waits_for
+from support.flowing import SUBKEYS, add, begun, claimed, complete, die, everything, node, state, waits_for
 from support.runner import Scene
 
 
@@ -33,9 +33,7 @@ def test_adding_again_at_any_time_changes_nothing(scene: Scene) -> None:
 def test_adding_again_after_a_death_changes_nothing(scene: Scene) -> None:
     leaves = [node(scene), node(scene), node(scene, dies=OnDeath.IGNORE)]
     middle = node(scene, leaves[1], leaves[2])
-    root = node(scene, leaves[0], middle)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, leaves[0], middle)
     for step in (
         lambda: die(scene, leaves[2]),
         lambda: scene.run(admin.remove_job(scene.queue, leaves[2].id)),
@@ -52,9 +50,7 @@ def test_adding_again_after_a_death_changes_nothing(scene: Scene) -> None:
 
 def test_a_kept_result_outlives_the_books_and_the_flow_does_not_run_again(scene: Scene) -> None:
     child = node(scene)
-    root = node(scene, child)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, child)
     complete(scene, child)
     claimed(scene)
     scene.run(jobs.complete(scene.queue, root.id, 1, result_ttl_ms=60_000))
@@ -66,9 +62,7 @@ def test_a_kept_result_outlives_the_books_and_the_flow_does_not_run_again(scene:
 def test_a_parent_that_was_removed_and_is_added_again_counts_what_has_ended_meanwhile(scene: Scene) -> None:
     done, dead, alive = node(scene), node(scene, dies=OnDeath.IGNORE), node(scene)
     middle = node(scene, node(scene))
-    root = node(scene, done, dead, alive, middle)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, done, dead, alive, middle)
     scene.run(admin.remove_job(scene.queue, root.id))
     scene.run(jobs.complete(scene.queue, done.id, 1, result=b"r", result_ttl_ms=60_000))
     die(scene, dead)
@@ -85,9 +79,7 @@ def test_a_parent_that_was_removed_and_is_added_again_counts_what_has_ended_mean
 
 def test_a_parent_that_is_added_again_over_a_dead_child_dies_of_it(scene: Scene) -> None:
     child = node(scene)
-    root = node(scene, child)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, child)
     die(scene, child)
     scene.run(admin.remove_job(scene.queue, root.id))
     assert add(scene, root) == [Admission.ADMITTED, Admission.DUPLICATE]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
 from echomq.protocol import admin, flows, jobs, metrics, morgue
-from echomq.protocol.flows import Node, OnDeath
+from echomq.protocol.flows import OnDeath
 from echomq.protocol.replies import State
-from support.flowing import add, claimed, complete, deep, die, node, state, subkeys, waits_for
+from support.flowing import DEATHS, add, begun, claimed, complete, deep, die, node, state, subkeys, waits_for
 from support.runner import Scene
 
 # Children that die
@@ -20,9 +18,7 @@ from support.runner import Scene
 @pytest.mark.parametrize("dies", OnDeath)
 def test_a_death_by_its_policy(scene: Scene, dies: OnDeath) -> None:
     child, other = node(scene, dies=dies), node(scene)
-    root = node(scene, child, other)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, child, other)
     die(scene, child, error="no\0way")
     if dies is OnDeath.IGNORE:
         assert (state(scene, root), waits_for(scene, root)) == (State.AWAITING_CHILDREN, 1)
@@ -54,9 +50,7 @@ def test_a_death_stops_where_it_is_ignored(scene: Scene) -> None:
     leaf = node(scene)
     middle = node(scene, leaf, dies=OnDeath.IGNORE)
     top = node(scene, middle)
-    root = node(scene, top)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, top)
     die(scene, leaf)
     states = [state(scene, each) for each in (leaf, middle, top, root)]
     assert states == [State.DEAD, State.DEAD, State.PENDING, State.AWAITING_CHILDREN]
@@ -71,42 +65,11 @@ def test_completions_go_up_through_eight_levels(scene: Scene) -> None:
     assert scene.run(metrics.counts(scene.queue)).completed == 8
 
 
-DEATHS: dict[str, Callable[[Scene, Node], Any]] = {
-    "retry": die,
-    "stalled": lambda scene, child: (scene.lapse(child.id), scene.run(jobs.sweep(scene.queue))),
-    "removed": lambda scene, child: scene.run(admin.remove_job(scene.queue, child.id)),
-    "cancelled": lambda scene, child: (
-        scene.run(jobs.release(scene.queue, child.id, 1)),
-        scene.run(admin.cancel_job(scene.queue, child.id)),
-    ),
-    "cancelled in hand": lambda scene, child: (
-        scene.run(admin.cancel_job(scene.queue, child.id)),
-        scene.run(jobs.release(scene.queue, child.id, 1)),
-        scene.run(jobs.claim(scene.queue)),
-    ),
-    "payload missing": lambda scene, child: (
-        scene.run(jobs.release(scene.queue, child.id, 1)),
-        scene.execute("HDEL", scene.keys.job(child.id), "payload"),
-        scene.run(jobs.claim(scene.queue)),
-    ),
-    "drained": lambda scene, child: (
-        scene.run(jobs.release(scene.queue, child.id, 1)),
-        scene.finish(admin.drain(scene.queue)),
-    ),
-    "drained from the schedule": lambda scene, child: (
-        scene.run(jobs.delay(scene.queue, child.id, 1, delay_ms=60_000)),
-        scene.finish(admin.drain(scene.queue, scheduled=True)),
-    ),
-}
-
-
 @pytest.mark.parametrize("how", DEATHS)
 @pytest.mark.parametrize("dies", OnDeath)
 def test_every_death_reaches_the_parent(scene: Scene, how: str, dies: OnDeath) -> None:
     child, other = node(scene, dies=dies), node(scene)
-    root = node(scene, child, other)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, child, other)
     DEATHS[how](scene, child)
     if dies is OnDeath.IGNORE:
         assert (state(scene, root), waits_for(scene, root)) == (State.AWAITING_CHILDREN, 1)
@@ -122,9 +85,7 @@ def test_every_death_reaches_the_parent(scene: Scene, how: str, dies: OnDeath) -
 
 def test_a_child_that_was_ignored_counts_no_more_when_it_succeeds_later(scene: Scene) -> None:
     child, other = node(scene, dies=OnDeath.IGNORE), node(scene)
-    root = node(scene, child, other)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, child, other)
     die(scene, child)
     scene.run(admin.reprocess_job(scene.queue, child.id))
     claimed(scene)
@@ -135,9 +96,7 @@ def test_a_child_that_was_ignored_counts_no_more_when_it_succeeds_later(scene: S
 
 def test_a_parent_that_failed_waits_again_until_its_child_succeeds(scene: Scene) -> None:
     child, other = node(scene), node(scene)
-    root = node(scene, child, other)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, child, other)
     die(scene, child)
     complete(scene, other)
     assert scene.run(admin.reprocess_job(scene.queue, root.id)) is True
@@ -153,9 +112,7 @@ def test_a_parent_that_failed_waits_again_until_its_child_succeeds(scene: Scene)
 
 def test_a_dead_parent_is_not_released_but_its_count_goes_on(scene: Scene) -> None:
     child, other = node(scene), node(scene)
-    root = node(scene, child, other)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, child, other)
     die(scene, child)
     scene.run(admin.reprocess_job(scene.queue, child.id))
     claimed(scene)
@@ -168,9 +125,7 @@ def test_a_dead_parent_is_not_released_but_its_count_goes_on(scene: Scene) -> No
 
 def test_a_child_that_dies_again_kills_the_held_parent_again(scene: Scene) -> None:
     child = node(scene)
-    root = node(scene, child)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, child)
     die(scene, child, error="first")
     scene.run(admin.reprocess_job(scene.queue, root.id))
     scene.run(admin.reprocess_job(scene.queue, child.id))
@@ -183,9 +138,7 @@ def test_a_child_that_dies_again_kills_the_held_parent_again(scene: Scene) -> No
 @pytest.mark.parametrize("how", ["removed", "purged", "purged by hand"])
 def test_what_becomes_of_a_dead_child_does_not_change_the_record(scene: Scene, how: str) -> None:
     child = node(scene)
-    root = node(scene, child)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, child)
     die(scene, child)
     if how == "removed":
         scene.run(admin.remove_job(scene.queue, child.id))
@@ -202,9 +155,7 @@ def test_what_becomes_of_a_dead_child_does_not_change_the_record(scene: Scene, h
 @pytest.mark.parametrize("how", ["removed", "purged", "purged by hand"])
 def test_a_held_parent_does_not_wait_for_a_dead_child_that_is_gone(scene: Scene, how: str) -> None:
     child = node(scene)
-    root = node(scene, child)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, child)
     die(scene, child)
     scene.run(admin.reprocess_job(scene.queue, root.id))
     if how == "removed":

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from echomq.protocol import admin, flows, jobs
 from echomq.protocol.errors import InvalidInputError
-from echomq.protocol.flows import Node, OnDeath
+from echomq.protocol.flows import OnDeath
 from echomq.protocol.replies import Admission, Completion, State
-from support.flowing import add, claimed, deliver, die, finish, node, outbox, state
+from support.flowing import DEATHS, add, begun, claimed, deliver, die, finish, node, outbox, state
 from support.runner import Scene
 
 JOB_ID = "JOB0NgWEfAEJfs"
@@ -39,9 +38,7 @@ def test_a_result_goes_through_the_outbox_whatever_bytes_it_holds(scene: Scene, 
 @pytest.mark.parametrize("error", ["", "e", "a\0b\0c\0d\0e\0f\0g", "ü\0"])
 def test_a_death_goes_through_the_outbox_with_its_policy(scene: Scene, other: Scene, dies: OnDeath, error: str) -> None:
     child = node(other, dies=dies)
-    root = node(scene, child)
-    add(scene, root)
-    claimed(other)
+    root = begun(scene, child, at=other)
     die(other, child, error)
     words = (
         b"",
@@ -98,26 +95,10 @@ def test_a_parent_in_the_same_queue_may_be_signalled_through_the_outbox(scene: S
     assert state(scene, root) is State.PENDING
 
 
-DEATHS: dict[str, Callable[[Scene, Node], Any]] = {
-    "stalled": lambda scene, child: (scene.lapse(child.id), scene.run(jobs.sweep(scene.queue))),
-    "removed": lambda scene, child: scene.run(admin.remove_job(scene.queue, child.id)),
-    "cancelled": lambda scene, child: (
-        scene.run(jobs.release(scene.queue, child.id, 1)),
-        scene.run(admin.cancel_job(scene.queue, child.id)),
-    ),
-    "drained": lambda scene, child: (
-        scene.run(jobs.release(scene.queue, child.id, 1)),
-        scene.finish(admin.drain(scene.queue)),
-    ),
-}
-
-
-@pytest.mark.parametrize("how", DEATHS)
+@pytest.mark.parametrize("how", ["stalled", "removed", "cancelled", "drained"])
 def test_every_death_leaves_a_signal(scene: Scene, other: Scene, how: str) -> None:
     child = node(other)
-    root = node(scene, child)
-    add(scene, root)
-    claimed(other)
+    root = begun(scene, child, at=other)
     DEATHS[how](other, child)
     assert deliver(other) == 1
     assert state(scene, root) is State.DEAD
@@ -127,9 +108,7 @@ def test_every_death_leaves_a_signal(scene: Scene, other: Scene, how: str) -> No
 
 def test_a_result_that_is_cut_short_by_nobody(scene: Scene, other: Scene) -> None:
     child = node(other)
-    root = node(scene, child)
-    add(scene, root)
-    claimed(other)
+    root = begun(scene, child, at=other)
     result = bytes(range(256)) * 4_000
     finish(other, child, result)
     deliver(other)
@@ -142,9 +121,7 @@ def test_a_result_that_is_cut_short_by_nobody(scene: Scene, other: Scene) -> Non
 @pytest.mark.parametrize("dies", [None, *OnDeath])
 def test_a_signal_that_comes_again_has_no_effect(scene: Scene, other: Scene, dies: OnDeath | None) -> None:
     child = node(other, dies=dies or OnDeath.FAIL_PARENT)
-    root = node(scene, child, node(other))
-    add(scene, root)
-    claimed(other)
+    begun(scene, child, node(other), at=other)
     die(other, child) if dies else finish(other, child)
     (entry,) = outbox(other)
     assert scene.run(flows.deliver(entry)) is None
@@ -160,9 +137,7 @@ def test_a_signal_to_a_parent_that_is_finished_or_gone_is_dropped(
     scene: Scene, other: Scene, dies: OnDeath | None
 ) -> None:
     child = node(other, dies=dies or OnDeath.FAIL_PARENT)
-    root = node(scene, child)
-    add(scene, root)
-    claimed(other)
+    root = begun(scene, child, at=other)
     die(other, child) if dies else finish(other, child)
     (entry,) = outbox(other)
     deliver(other)
@@ -179,9 +154,7 @@ def test_a_signal_to_a_parent_that_is_finished_or_gone_is_dropped(
 
 def test_a_child_that_died_and_then_succeeds_counts_across_queues(scene: Scene, other: Scene) -> None:
     child, rest = node(other), node(other)
-    root = node(scene, child, rest)
-    add(scene, root)
-    claimed(other)
+    root = begun(scene, child, rest, at=other)
     die(other, child)
     deliver(other)
     scene.run(admin.reprocess_job(scene.queue, root.id))

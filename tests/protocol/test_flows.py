@@ -11,7 +11,7 @@ from echomq.protocol import flows, jobs
 from echomq.protocol.errors import InvalidInputError, KindError, QueueNameError
 from echomq.protocol.flows import Node, OnDeath
 from echomq.protocol.replies import Admission, State
-from support.flowing import add, claimed, complete, deep, die, node, state, subkeys, waits_for
+from support.flowing import add, begun, claimed, complete, deep, die, node, state, subkeys, waits_for
 from support.runner import Scene, with_args
 
 DAY_MS = 86_400_000
@@ -74,9 +74,7 @@ def test_no_flow_is_no_call(scene: Scene) -> None:
 @pytest.mark.parametrize("in_one_call", [True, False])
 def test_the_last_child_releases_its_parent_with_one_token(scene: Scene, in_one_call: bool) -> None:
     children = [node(scene) for _ in range(3)]
-    root = node(scene, *children)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, *children)
     scene.drop_tokens()
     if in_one_call:
         scene.run(jobs.complete_many(scene.queue, [(child.id, 1) for child in children]))
@@ -93,9 +91,7 @@ def test_the_last_child_releases_its_parent_with_one_token(scene: Scene, in_one_
 
 def test_a_parent_reads_what_its_children_have_left(scene: Scene) -> None:
     children = [node(scene) for _ in range(3)]
-    root = node(scene, *children)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, *children)
     results = [b"", b'{"a": 1}', b"\0any\0byte\xff"]
     for child, result in zip(children, results, strict=True):
         complete(scene, child, result=result)
@@ -107,9 +103,7 @@ def test_a_parent_reads_what_its_children_have_left(scene: Scene) -> None:
 
 def test_a_single_completion_keeps_its_result_too(scene: Scene) -> None:
     child = node(scene)
-    root = node(scene, child)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, child)
     scene.run(jobs.complete(scene.queue, child.id, 1, result="r", result_ttl_ms=60_000))
     assert scene.run(flows.children_values(scene.queue, root.id)) == {child.id: b"r"}
     assert scene.execute("GET", scene.keys.job(child.id) + ":result") == b"r"
@@ -117,9 +111,7 @@ def test_a_single_completion_keeps_its_result_too(scene: Scene) -> None:
 
 def test_a_child_counts_when_its_first_holder_completes_it_after_a_lapse(scene: Scene) -> None:
     child, other = node(scene), node(scene)
-    root = node(scene, child, other)
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, child, other)
     scene.lapse(child.id)
     scene.run(jobs.reap(scene.queue))
     complete(scene, child)
@@ -128,9 +120,7 @@ def test_a_child_counts_when_its_first_holder_completes_it_after_a_lapse(scene: 
 
 def test_a_finished_parent_leaves_its_books_for_a_day(scene: Scene) -> None:
     child = node(scene)
-    root = node(scene, child, node(scene, dies=OnDeath.IGNORE))
-    add(scene, root)
-    claimed(scene)
+    root = begun(scene, child, node(scene, dies=OnDeath.IGNORE))
     complete(scene, child)
     die(scene, root.children[1])
     claimed(scene)

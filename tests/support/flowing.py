@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from echomq.protocol import flows, jobs, metrics
+from echomq.protocol import admin, flows, jobs, metrics
 from echomq.protocol.flows import Node, OnDeath
 from echomq.protocol.replies import Admission, Claimed, Completion, State
 from support.runner import Scene
@@ -43,6 +44,14 @@ def add_in_part(scene: Scene, root: Node, adds: int) -> None:
 
 def claimed(scene: Scene) -> dict[str, Claimed]:
     return {job.id: job for job in scene.run(jobs.claim_many(scene.queue, 10_000)).jobs}
+
+
+def begun(scene: Scene, *children: Node, at: Scene | None = None) -> Node:
+    """A root over these children that is added, with what can be claimed of its queue, or of another one, in hand."""
+    root = node(scene, *children)
+    add(scene, root)
+    claimed(scene if at is None else at)
+    return root
 
 
 def state(scene: Scene, each: Node) -> State:
@@ -101,3 +110,33 @@ def beside(scene: Scene, name: str) -> Scene:
     other = Scene(scene.runner, scene.queue + name)
     other.minter, other.mint = scene.minter, scene.mint
     return other
+
+
+DEATHS: dict[str, Callable[[Scene, Node], Any]] = {
+    "retry": die,
+    "stalled": lambda scene, child: (scene.lapse(child.id), scene.run(jobs.sweep(scene.queue))),
+    "removed": lambda scene, child: scene.run(admin.remove_job(scene.queue, child.id)),
+    "cancelled": lambda scene, child: (
+        scene.run(jobs.release(scene.queue, child.id, 1)),
+        scene.run(admin.cancel_job(scene.queue, child.id)),
+    ),
+    "cancelled in hand": lambda scene, child: (
+        scene.run(admin.cancel_job(scene.queue, child.id)),
+        scene.run(jobs.release(scene.queue, child.id, 1)),
+        scene.run(jobs.claim(scene.queue)),
+    ),
+    "payload missing": lambda scene, child: (
+        scene.run(jobs.release(scene.queue, child.id, 1)),
+        scene.execute("HDEL", scene.keys.job(child.id), "payload"),
+        scene.run(jobs.claim(scene.queue)),
+    ),
+    "drained": lambda scene, child: (
+        scene.run(jobs.release(scene.queue, child.id, 1)),
+        scene.finish(admin.drain(scene.queue)),
+    ),
+    "drained from the schedule": lambda scene, child: (
+        scene.run(jobs.delay(scene.queue, child.id, 1, delay_ms=60_000)),
+        scene.finish(admin.drain(scene.queue, scheduled=True)),
+    ),
+}
+"""Ways for a child that is in hand to die for good."""
