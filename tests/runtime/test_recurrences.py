@@ -197,6 +197,18 @@ async def test_what_cannot_be_fired_hides_nobody_and_is_said_once(desk: Desk, ca
     assert desk.raw.execute("ZSCORE", desk.key("cron"), "alien") == b"inf"
 
 
+async def test_however_many_cannot_be_fired_they_hide_nobody(desk: Desk) -> None:
+    now = desk.raw.now_ms()
+    async with aconnect(desk.server.url) as conn:
+        for n in range(250):
+            what = Definition(TEMPLATE, line="0 * * * *", tz="Mars/Phobos")
+            await put(conn, desk, what, now - HOUR + n, f"zoneless {n}")
+        await put(conn, desk, hourly(), now - 5, "good")
+        recurrences = Recurrences(desk.queue)
+        assert [await recurrences.fire(conn, now) for _ in range(4)] == [0, 0, 1, 0]
+    assert slots(desk) == [now - 5]
+
+
 @pytest.mark.parametrize("line", ["99 * * * *", "0 0 30 2 *", "", "@daily", "every noon", "*" * 5_000])
 async def test_a_line_that_never_comes_leaves_the_timetable(desk: Desk, line: str) -> None:
     async with aconnect(desk.server.url) as conn:

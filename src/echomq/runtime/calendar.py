@@ -106,6 +106,7 @@ def _zone(name: str) -> tzinfo | None:
         return None
 
 
+@lru_cache(maxsize=64)
 def _no_zone(name: str) -> str:
     from difflib import get_close_matches
     from zoneinfo import available_timezones

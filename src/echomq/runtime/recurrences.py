@@ -23,6 +23,7 @@ from echomq.runtime.timetable import is_sound, timetable, turn
 from echomq.wire import AsyncConnector
 
 _DUE_LIMIT: Final = 100
+_MOST_REFUSED: Final = 1_000
 _MINTS: Final = 5
 
 
@@ -55,11 +56,13 @@ class Recurrences:
     async def fire(self, conn: AsyncConnector, now_ms: int) -> int:
         """Fires what is due at `now_ms`; gives how many recurrences it moved on or saw moved on by another.
 
-        A recurrence that cannot be fired is said once and does not keep the others from firing.
+        A recurrence that cannot be fired is said once and does not keep the others from firing: as many more are asked
+        for as could not be fired before, up to 1,000.
         """
         moved = 0
         ahead_ms = self._ahead()
-        dues = await conn.run(cron.due(self._queue, now_ms=now_ms, limit=_DUE_LIMIT))
+        limit = _DUE_LIMIT + min(len(self._refused), _MOST_REFUSED)
+        dues = await conn.run(cron.due(self._queue, now_ms=now_ms, limit=limit))
         if ahead_ms is None or ahead_ms != self._ahead():
             return 1  # they are being moved: what was read fits neither the old slots nor the new ones, so look again
         pending: list[Due | CronDue] = [*dues.repeat, *dues.cron]
