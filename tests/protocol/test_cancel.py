@@ -8,16 +8,13 @@ from typing import Any
 
 import pytest
 
-from echomq.protocol import admin, admission, flows, jobs, lanes, metrics, workers
+from echomq.protocol import admin, admission, jobs, lanes, metrics, workers
 from echomq.protocol.admin import Cancellation
 from echomq.protocol.errors import InvalidInputError
-from echomq.protocol.flows import Node
 from echomq.protocol.replies import Admission, Completion, State
+from support.placing import A, held, later
 from support.runner import Scene
 from support.servers import Server
-
-HOUR = 3_600_000
-A = lanes.lane_id("a")
 
 
 def enqueue(scene: Scene, group: str | None = None) -> str:
@@ -32,18 +29,6 @@ def in_hand(scene: Scene, group: str | None = None) -> str:
     assert job is not None
     assert job.id == job_id
     return job_id
-
-
-def later(scene: Scene) -> str:
-    job_id = scene.mint()
-    scene.run(jobs.enqueue_in(scene.queue, job_id, b"p", delay_ms=HOUR))
-    return job_id
-
-
-def held(scene: Scene) -> str:
-    root = Node(scene.queue, scene.mint(), b"p", (Node(scene.queue, scene.mint(), b"c"),))
-    scene.finish(flows.add(root))
-    return root.id
 
 
 def stray(scene: Scene) -> str:
