@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from echomq import Codec, EchoMQ, InvalidInputError, Job, State, jobs, metrics, mint
+from echomq import Codec, EchoMQ, Failure, InvalidInputError, Job, State, jobs, metrics, mint
 from echomq.errors import PayloadTooLargeError, SerializationError
+from echomq.protocol import survey
 from support.apps import burst
 from support.servers import Server
 
@@ -233,3 +234,39 @@ def test_a_codec_that_decodes_to_something_else_buries_the_job(server: Server, q
 def test_what_is_no_codec_is_refused(codec: Any, why: str) -> None:
     with pytest.raises(InvalidInputError, match=why):
         EchoMQ(codec=codec)
+
+
+def test_a_follower_that_only_another_worker_knows_is_encoded_all_the_same(server: Server, queue: str) -> None:
+    sealed = Sealed("seal", b"key")
+    buried: list[Failure] = []
+    with app(server, queue, sealed) as newer:
+        newer.job(name="work", on_dead="buried", max_attempts=1)(lambda secret: None)
+        newer.jobs["work"].after(hours=1).enqueue("x marks the spot").cancel()
+    with app(server, queue, sealed) as older:
+        older.job(name="work")(lambda secret: None)
+        burst(older, unknown_patience=timedelta(hours=1))
+        (waits,) = older.run(survey.page(queue, State.SCHEDULED)).jobs
+        sent = json.loads(waits.payload)
+        assert (sent["job"], sent["codec"], sent.get("args")) == ("buried", "seal", None)
+        assert b"marks the spot" not in waits.payload
+        older.run(jobs.reschedule(queue, waits.id, delay_ms=0))
+    with app(server, queue, sealed) as newer:
+
+        @newer.job(name="buried")
+        def bury(told: Failure) -> None:
+            buried.append(told)
+
+        burst(newer)
+    assert [(each.name, each.args) for each in buried] == [("work", ["x marks the spot"])]
+
+
+def test_a_follower_that_only_another_worker_knows_is_no_larger_than_others(server: Server, queue: str) -> None:
+    with app(server, queue, max_payload=2_000) as mq:
+        mq.job(name="work", on_dead="buried")(lambda text: None)
+        mq.jobs["work"].after(hours=1).enqueue("x" * 1_500).cancel("y" * 600)
+    with app(server, queue, max_payload=2_000) as mq:
+        mq.job(name="work")(lambda text: None)
+        burst(mq, unknown_patience=timedelta(hours=1))
+        (waits,) = mq.run(survey.page(queue, State.SCHEDULED)).jobs
+    (told,) = json.loads(waits.payload)["args"]
+    assert (told["error"], told["args"]) == (f"cancelled: {'y' * 600}", None)

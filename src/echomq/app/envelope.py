@@ -68,20 +68,33 @@ def encode(
     `more`: the members of protocol §13 that options set.
     """
     arguments.outgoing(args, kwargs)
-    members: dict[str, object] = {"v": VERSION, "job": arguments.job}
     try:
-        if codec is None:
-            payload = encode_value({**members, "args": args, "kwargs": kwargs, **more})
-        else:
-            body = encoded(codec, arguments.job, encode_value({"args": args, "kwargs": kwargs}))
-            payload = encode_value({**members, "codec": codec.name, "body": body, **more})
-    except SerializationError:
+        return written(arguments.job, args, kwargs, more, codec=codec, max_bytes=max_bytes)
+    except (SerializationError, PayloadTooLargeError):
         raise
     except Exception as error:
         raise arguments.culprit(args, kwargs, error) from error
+
+
+def written(
+    job: str,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    more: Mapping[str, object] = NOTHING,
+    *,
+    codec: Codec | None,
+    max_bytes: int,
+) -> bytes:
+    """The payload for a call of a job by its name, whatever arguments its function takes."""
+    members: dict[str, object] = {"v": VERSION, "job": job}
+    if codec is None:
+        payload = encode_value({**members, "args": args, "kwargs": kwargs, **more})
+    else:
+        body = encoded(codec, job, encode_value({"args": args, "kwargs": kwargs}))
+        payload = encode_value({**members, "codec": codec.name, "body": body, **more})
     if len(payload) > max_bytes:
         raise PayloadTooLargeError(
-            f"the payload of job {arguments.job!r} is {len(payload):,} bytes; "
+            f"the payload of job {job!r} is {len(payload):,} bytes; "
             f"at most {max_bytes:,} are allowed: keep large data elsewhere and send where it is"
         )
     return payload

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from echomq.app.envelope import VERSION, Envelope, decode, opened
+from echomq.app.envelope import Envelope, decode, opened, written
 from echomq.app.errors import EnvelopeError
 from echomq.app.follow import Failure, Success
-from echomq.app.plain import encode_value
 from echomq.identity.minter import mint
 from echomq.protocol.checks import payload_of
 from echomq.protocol.errors import PayloadTooLargeError
@@ -91,10 +90,12 @@ class Succession:
 
     def _payload(self, name: str, record: Success | Failure) -> bytes:
         job = self._jobs.get(name)
+        args = (msgspec.to_builtins(record),)
         if job is not None:
-            return job.payload((msgspec.to_builtins(record),), {}, job.stamped(job.defaults.sends))
-        # Known to another worker of the queue, as in a rolling deploy.
-        return encode_value({"v": VERSION, "job": name, "args": [msgspec.to_builtins(record)], "kwargs": {}})
+            return job.payload(args, {}, job.stamped(job.defaults.sends))
+        # Known to another worker of the queue, as in a rolling deploy; every job of this one is of the same app.
+        mq = next(iter(self._jobs.values())).mq
+        return written(name, args, {}, codec=mq.codecs.first, max_bytes=mq.max_payload)
 
 
 class _Told:
