@@ -40,9 +40,9 @@ def names(mq: EchoMQ) -> list[str]:
 def test_what_is_declared_is_registered_and_kept(server: Server, queue: str) -> None:
     with app(server, queue, [Every(hours=1, overlap="skip"), Cron("@daily", name="nightly", args=("some",))]) as mq:
         first = synced(mq)
-        assert {name: each.verdict for name, each in first.registered.items()} == {
-            "digest": Registration.REGISTERED,
-            "nightly": Registration.REGISTERED,
+        assert {place: each.verdict for place, each in first.registered.items()} == {
+            (queue, "digest"): Registration.REGISTERED,
+            (queue, "nightly"): Registration.REGISTERED,
         }
         again = synced(mq)
         assert (again.changed, again.removed) == (0, ())
@@ -55,10 +55,24 @@ def test_what_is_declared_is_registered_and_kept(server: Server, queue: str) -> 
 
 def test_a_changed_declaration_changes_the_recurrence(server: Server, queue: str) -> None:
     with app(server, queue, Every(hours=1, anchor=datetime(2026, 1, 1, tzinfo=UTC))) as mq:
-        before = synced(mq).registered["digest"].next_run
+        before = synced(mq).registered[queue, "digest"].next_run
     with app(server, queue, Every(hours=1, anchor=datetime(2026, 1, 1, tzinfo=UTC), args=("b",))) as mq:
-        now = synced(mq).registered["digest"]
+        now = synced(mq).registered[queue, "digest"]
         assert (now.verdict, now.kept, now.next_run) == (Registration.UPDATED, True, before)
+
+
+def test_two_queues_may_each_have_a_schedule_of_the_same_name(server: Server, queue: str) -> None:
+    other = f"{queue}-other"
+    with app(server, queue, Every(hours=1)) as mq:
+        mq.job(name="second", queue=other, schedule=Every(hours=1, name="digest"))(lambda: None)
+        done = synced(mq)
+        assert (set(done.registered), done.changed) == ({(queue, "digest"), (other, "digest")}, 2)
+        mq.schedule("digest", queue=other).cancel()
+        again = synced(mq)
+        assert (again.changed, again.registered[other, "digest"].verdict) == (1, Registration.REGISTERED)
+    with EchoMQ(server.url, default_queue=queue, queues=[other]) as mq:
+        mq.job(name="digest")(names)
+        assert sorted(synced(mq, prune=True).removed) == [(queue, "digest"), (other, "digest")]
 
 
 def test_removed_names_are_removed_only_when_asked_for(server: Server, queue: str) -> None:
@@ -69,10 +83,10 @@ def test_removed_names_are_removed_only_when_asked_for(server: Server, queue: st
     with app(server, queue, Every(hours=2)) as mq:
         assert synced(mq).removed == ()
         assert names(mq) == ["by hand", "digest", "nightly", "plain"]
-        assert synced(mq, prune=True).removed == ("nightly",)
+        assert synced(mq, prune=True).removed == ((queue, "nightly"),)
         assert names(mq) == ["by hand", "digest", "plain"]
     with app(server, queue, None) as mq:
-        assert synced(mq, prune=True).removed == ("digest",)
+        assert synced(mq, prune=True).removed == ((queue, "digest"),)
 
 
 def test_what_another_app_declares_in_the_same_queue_is_left_alone(server: Server, queue: str) -> None:

@@ -135,10 +135,10 @@ def owner_of(job: JobFunction[..., Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """What a synchronisation did: what is declared, by name, and the names that it removed."""
+    """What a synchronisation did: what is declared, and what it removed, each by its queue and its name."""
 
-    registered: dict[str, Registered]
-    removed: tuple[str, ...]
+    registered: dict[tuple[str, str], Registered]
+    removed: tuple[tuple[str, str], ...]
 
     @property
     def changed(self) -> int:
@@ -152,23 +152,22 @@ def sync(mq: EchoMQ, queues: Iterable[str], *, prune: bool = False) -> Plan[Sync
     With `prune` it also ends those of these queues that code of the same packages declared once, and no longer does.
     """
     wanted = tuple(dict.fromkeys(queues))
-    registered: dict[str, Registered] = {}
-    kept: set[tuple[str, str]] = set()
+    registered: dict[tuple[str, str], Registered] = {}
     owners = {owner_of(job) for job in mq.jobs.values()}
     for job in mq.jobs.values():
         if job.queue not in wanted:
             continue
         for each in job.defaults.schedules:
             recurrence = Recurrence(job, job.defaults.sends, each.name or job.name, each.timing)
-            kept.add((recurrence.queue, recurrence.name))
-            registered[recurrence.name] = yield from recurrence.plan(each.args, each.kwargs, owner_of(job))
-    removed: list[str] = []
+            done = yield from recurrence.plan(each.args, each.kwargs, owner_of(job))
+            registered[recurrence.queue, recurrence.name] = done
+    removed: list[tuple[str, str]] = []
     if prune:
         there: list[ScheduleInfo] = yield from schedules(wanted)
         for info in there:
-            if info.declared_by in owners and (info.queue, info.name) not in kept:
+            if info.declared_by in owners and (info.queue, info.name) not in registered:
                 ended: bool = yield cron.cancel(info.queue, info.name)
-                removed += [info.name] * ended
+                removed += [(info.queue, info.name)] * ended
     return Synced(registered, tuple(removed))
 
 
@@ -185,5 +184,6 @@ async def sync_at_start(mq: EchoMQ, queues: Iterable[str], *, prune: bool) -> No
         return
     finally:
         await conn.close()
-    removed = f", removed {', '.join(done.removed)}" if done.removed else ""
+    ended = ", ".join(f"{name} of {queue}" for queue, name in done.removed)
+    removed = f", removed {ended}" if ended else ""
     log.info("%d schedules are declared, %d new or changed%s", len(done.registered), done.changed, removed)
