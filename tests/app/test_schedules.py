@@ -24,6 +24,7 @@ from echomq import (
     repeat,
 )
 from echomq import cron as crons
+from echomq.app import registering
 from echomq.app.registering import Registered
 from echomq.protocol.recurring import Kind
 from support.raw import RawClient
@@ -215,6 +216,28 @@ def test_of_a_name_that_is_not_there_nothing_can_be_said_or_done(mq: EchoMQ) -> 
     assert (nobody.info(), nobody.pause(), nobody.resume(), nobody.cancel()) == (None, False, False, False)
     with pytest.raises(InvalidInputError, match=r"recurrence 'nobody' of queue .* is not registered"):
         nobody.run_now()
+
+
+@pytest.mark.parametrize(("kind", "writes"), [("cron", "SET"), ("cron", "HSET"), ("repeat", "SET"), ("repeat", "HSET")])
+@pytest.mark.parametrize("ahead_ms", [0, 1])
+def test_a_record_that_cannot_be_read_is_named_by_every_verb_and_can_be_replaced_or_ended(
+    mq: EchoMQ, queue: str, send: Any, raw: RawClient, kind: str, writes: str, ahead_ms: int
+) -> None:
+    record = f"emq:{{{queue}}}:{kind}:n"
+    hourly = send.every(hours=1, name="n", paused=False, **({} if kind == "repeat" else {"overlap": "skip"}))
+    for _ in range(2):
+        assert hourly.register().next_run is not None
+        raw.execute("DEL", record)
+        raw.execute(writes, record, *(("every_ms", "0") if writes == "HSET" else ("what is this",)))
+        assert (info(mq).definition, [each.name for each in mq.schedules()]) == (None, ["n"])
+        verbs = [registering.run_now, registering.resume, registering.pause]
+        if (kind, writes) == ("cron", "HSET"):
+            assert mq.run(verbs.pop()(queue, "n", ahead_ms))  # a hash can say so, whatever else it says
+        for verb in verbs:
+            with pytest.raises(InvalidInputError, match=rf"recurrence 'n' of queue '{queue}' has a record that cannot"):
+                mq.run(verb(queue, "n", ahead_ms))
+    assert hourly.cancel()
+    assert mq.schedule("n").info() is None
 
 
 async def test_everything_is_awaited_as_well(mq: EchoMQ, send: Any) -> None:

@@ -64,6 +64,22 @@ def test_pausing_keeps_the_slot_and_takes_it_off_the_timetable(scene: Scene, kin
     assert [name for name in scene.dump() if b"wake" not in name] == []
 
 
+def test_a_record_of_another_type_is_none_for_every_verb_that_would_use_it(scene: Scene) -> None:
+    slot = put(scene)
+    record = scene.keys.cron + ":n"
+    scene.execute("DEL", record)
+    scene.execute("SET", record, "what is this")
+    found, before = entry(scene), scene.dump()
+    assert found.definition is None
+    assert scene.run(cron.pause(scene.queue, "n")) is Paused.ABSENT
+    assert scene.run(cron.run(scene.queue, found, scene.mint(), b"t"))[0] is Ran.CHANGED
+    assert fire(scene, slot).verdict is Firing.LOST
+    assert scene.dump() == before
+    assert scene.run(cron.park(scene.queue, found)) is True
+    put(scene)
+    assert entry(scene).definition == LINE
+
+
 def test_what_is_not_there_cannot_be_paused_or_cancelled(scene: Scene) -> None:
     assert scene.run(cron.pause(scene.queue, "n")) is Paused.ABSENT
     assert scene.run(cron.cancel(scene.queue, "n")) is False

@@ -79,14 +79,15 @@ def _later(entry: Entry | None, ahead_ms: int) -> Entry | None:
 
 
 def pause(queue: str, name: str, ahead_ms: int = 0) -> Plan[bool]:
-    """No occurrence until it is resumed; False when there is none of that name."""
+    """No occurrence until it is resumed; False when there is none of that name, `InvalidInputError` when its record
+    cannot be read."""
     if not ahead_ms:
-        return (yield cron.pause(queue, name)) is not cron.Paused.ABSENT
+        return (yield from _paused(queue, name))
     for _ in range(_TRIES):
         standing = yield from look(queue, name, ahead_ms)
         entry = standing.entry
         if entry is None or entry.kind is Kind.CRON or entry.definition is None:
-            return (yield cron.pause(queue, name)) is not cron.Paused.ABSENT
+            return (yield from _paused(queue, name))
         # The script would take its score for its slot.
         written: bool = yield cron.put(
             queue, name, entry.definition, standing, slot_ms=entry.next_ms, due_ms=None, paused=True
@@ -96,17 +97,27 @@ def pause(queue: str, name: str, ahead_ms: int = 0) -> Plan[bool]:
     raise _restless(name)
 
 
+def _paused(queue: str, name: str) -> Plan[bool]:
+    done: cron.Paused = yield cron.pause(queue, name)
+    if done is cron.Paused.ABSENT:
+        standing: Standing = yield cron.look(queue, name)
+        if standing.entry is not None:
+            raise _unreadable(queue, name)
+    return done is not cron.Paused.ABSENT
+
+
 def resume(queue: str, name: str, ahead_ms: int = 0) -> Plan[bool]:
-    """Lets a paused recurrence go on at its first slot after now; False when there is none of that name."""
+    """Lets a paused recurrence go on at its first slot after now; False when there is none of that name,
+    `InvalidInputError` when its record cannot be read."""
     for _ in range(_TRIES):
         standing = yield from look(queue, name, ahead_ms)
         old = standing.entry
         if old is None:
             return False
+        if old.definition is None:
+            raise _unreadable(queue, name)
         if not old.history.paused:
             return True
-        if old.definition is None:
-            raise InvalidInputError(f"recurrence {name!r} has a record that cannot be read: register it anew")
         place = place_of(standing, name, old.definition, Timing(old.definition, paused=False))
         due_ms = None if place.due_ms is None else place.due_ms - ahead_ms
         written: bool = yield cron.put(queue, name, old.definition, standing, slot_ms=place.slot_ms, due_ms=due_ms)
@@ -123,9 +134,10 @@ def run_now(queue: str, name: str, ahead_ms: int = 0) -> Plan[tuple[str, bytes, 
     for _ in range(_TRIES):
         standing = yield from look(queue, name, ahead_ms)
         entry = standing.entry
-        if entry is None or entry.definition is None:
-            why = "is not registered" if entry is None else "has a record that cannot be read"
-            raise InvalidInputError(f"recurrence {name!r} of queue {queue!r} {why}: register it first")
+        if entry is None:
+            raise InvalidInputError(f"recurrence {name!r} of queue {queue!r} is not registered: register it first")
+        if entry.definition is None:
+            raise _unreadable(queue, name)
         definition = entry.definition
         payload = slotted(definition.template, standing.now_ms, definition.expires_in_ms) or definition.template
         verdict, job_id = yield cron.run(queue, entry, mint(), payload)
@@ -216,6 +228,12 @@ def _moment(at_ms: int | None) -> datetime | None:
     from echomq.runtime.calendar import instant
 
     return None if at_ms is None else instant(at_ms)
+
+
+def _unreadable(queue: str, name: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"recurrence {name!r} of queue {queue!r} has a record that cannot be read: register it anew, or cancel it"
+    )
 
 
 def _restless(name: str) -> EchoMQError:

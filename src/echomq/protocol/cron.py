@@ -96,7 +96,7 @@ class CronFired:
 
 
 class Ran(Enum):
-    """What became of an occurrence beside the timetable. CHANGED: the record is no longer as it was read."""
+    """What became of an occurrence beside the timetable. CHANGED: the record is not as it was read, or cannot be read."""
 
     ADMITTED = "admitted"
     HELD = "held"
@@ -164,7 +164,7 @@ def cancel(queue: str, name: str) -> Call[bool]:
 
 
 class Paused(Enum):
-    """What a pause did."""
+    """What a pause did. ABSENT: there is none of that name, or none whose record can be read."""
 
     PAUSED = "paused"
     ALREADY = "already"
@@ -225,7 +225,8 @@ def fire(
     """One turn: admits the occurrences, in order, and moves the recurrence on, or does nothing at all (protocol §9).
 
     FIRED also when there was nothing to admit, or overlap or a deduplication key kept it out. LOST: the record or its
-    score is no longer as it was read. EARLY: one of them is not due by the server's clock. DUPLICATE: an id was taken.
+    score is not as it was read, or cannot be read. EARLY: one of them is not due by the server's clock. DUPLICATE: an
+    id was taken.
     """
     args: list[Arg] = [
         entry.name,

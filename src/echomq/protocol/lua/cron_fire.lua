@@ -5,7 +5,7 @@
 -- ARGV[1] -> name   ARGV[2] -> the stamp that was read   ARGV[3] -> its next slot, ms, or ''
 -- ARGV[4] -> its next run, ms, or inf   ARGV[5...] -> fresh id, slot ms, due ms, payload of each occurrence, slots rising
 -- returns {fired, next ms or -1, the ids that were admitted}; {lost, ..} when the record or its score has changed since it was
---   read; {early, ..} before its time by the server's clock; {duplicate, ..} when an id is taken; EMQKIND
+--   read, or cannot be; {early, ..} before its time by the server's clock; {duplicate, ..} when an id is taken; EMQKIND
 -- stays true: one slot, one occurrence. Where `overlap` is skip, none is admitted while the last one is pending,
 --   scheduled, active or held; none beyond `max_runs`.
 -- @include now
@@ -20,7 +20,7 @@ for i = 5, #ARGV, 4 do
 end
 local score = tonumber(redis.call('ZSCORE', KEYS[1], name) or nil)
 local function nothing(verdict) return { verdict, score and score < 2 ^ 53 and math.max(score, 0) or -1, {} } end
-if not score or stamp_of('cron', name) ~= ARGV[2] then return nothing('lost') end
+if not score or stamp_of('cron', name) ~= ARGV[2] or not is_record(KEYS[2]) then return nothing('lost') end
 if score > now then return nothing('early') end
 for i = 5, #ARGV, 4 do
   if tonumber(ARGV[i + 2]) > now then return nothing('early') end

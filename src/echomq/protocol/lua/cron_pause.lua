@@ -3,12 +3,13 @@
 -- so (protocol §9, ours). Its next slot is kept.
 -- KEYS[1] -> cron   KEYS[2] -> its record
 -- ARGV[1] -> name
--- returns 1 paused; 2 it was paused already; 0 there is none
+-- returns 1 paused; 2 it was paused already; 0 there is none, or none whose record can be read
 -- stays true: the name is in one registry.
--- @include base
+-- @include entry
 -- @include recurrence
 redis.call('ZCARD', KEYS[1])
 if redis.call('EXISTS', KEYS[2]) == 1 then
+  if not is_record(KEYS[2]) then return 0 end
   local added = redis.call('HSET', KEYS[2], 'paused', '1')
   redis.call('ZADD', KEYS[1], '+inf', ARGV[1])
   return added == 1 and 1 or 2

@@ -5,7 +5,7 @@
 -- ARGV[1] -> name   ARGV[2] -> repeat | cron   ARGV[3] -> the stamp that was read   ARGV[4] -> fresh id
 -- ARGV[5] -> payload
 -- returns {admitted, ''}; {held, id} when that living job holds the deduplication key; {duplicate, ''} when the id is
---   taken; {changed, ''} when the name has changed since it was read; EMQKIND
+--   taken; {changed, ''} when the name has changed since it was read, or has no record that can be; EMQKIND
 -- @include now
 -- @include kind
 -- @include admit
@@ -22,6 +22,7 @@ if ARGV[2] == 'repeat' then
   wake(1)
   return { 'admitted', '' }
 end
+if not is_record(KEYS[2]) then return { 'changed', '' } end
 local holder = occur(id, ARGV[5], options_of(KEYS[2]))
 if holder ~= 1 then return { 'held', holder } end
 redis.call('HSET', KEYS[2], 'last_id', id, 'last_run_ms', string.format('%.0f', now))

@@ -22,4 +22,6 @@ local function entry(kind, name)
   return out
 end
 -- stamp_of(kind, name): its stamp, '' when there is none.
+-- is_record(key): whether a record is a hash; another client may have put anything there.
 local function stamp_of(kind, name) return entry(kind, name)[2] or '' end
+local function is_record(key) return redis.call('TYPE', key).ok == 'hash' end
