@@ -96,7 +96,7 @@ class CronFired:
 
 
 class Ran(Enum):
-    """What became of an occurrence beside the timetable. CHANGED: the record is not as it was read, or cannot be read."""
+    """What became of an occurrence beside the timetable. CHANGED: the record is not as it was read, or unreadable."""
 
     ADMITTED = "admitted"
     HELD = "held"
