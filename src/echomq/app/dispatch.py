@@ -8,8 +8,8 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import copy_context
-from functools import lru_cache
-from typing import Any, Final
+from functools import lru_cache, partial
+from typing import Any, Final, TypeAlias
 
 from echomq.app.around import Around
 from echomq.app.aside import Aside
@@ -111,6 +111,8 @@ class Dispatch:
         self._layers = layers or []
         self._alone = alone
         self.succession = Succession(jobs)
+        # What follows a cell's job is its worker's business.
+        self._followed: Callable[[*Parts], Run] = Run if alone else partial(FollowedRun, self.succession)
         self.pool: Pool | None = None
         """Processes for jobs that are to have one, and for those that have lapsed before."""
         self.aside = Aside()
@@ -144,7 +146,7 @@ class Dispatch:
         context = JobContext(job.mq, queue, claimed, envelope, token, self._life.state)
         needs = job.arguments.needs
         around = Around(context, self._layers, needs, self._life.values, self.aside) if self._layers or needs else None
-        make = Run if job.defaults.follows is NONE else self._run
+        make = Run if job.defaults.follows is NONE else self._followed
         run = make(claimed, job, envelope, context, around)
         if isinstance(token, Held):
             token.run = run
@@ -164,7 +166,8 @@ class Dispatch:
         """The outcome of a job that runs in another process."""
         token = current.get(None)
         context = JobContext(job.mq, queue, claimed, envelope, token)
-        run = self._run(claimed, job, envelope, context, None)
+        make = Run if job.defaults.follows is NONE else self._followed
+        run = make(claimed, job, envelope, context, None)
         if isinstance(token, Held):
             token.run = run
         context.enter(run.timeout_ms)
@@ -184,18 +187,6 @@ class Dispatch:
                 return Bury(str(error))
             log.error("%s %s: %s; again in %d ms", claimed.id, job.name, error, wait_ms)
             return Later(wait_ms, yield_time=True)
-
-    def _run(
-        self,
-        claimed: Claimed,
-        job: JobFunction[..., Any],
-        envelope: Envelope,
-        context: JobContext,
-        around: Around | None,
-    ) -> Run:
-        if job.defaults.follows is not NONE and not self._alone:
-            return FollowedRun(claimed, job, envelope, context, around, self.succession)
-        return Run(claimed, job, envelope, context, around)
 
     def _call(
         self, run: Run, args: tuple[object, ...], kwargs: dict[str, object], calls: Filling | None = None
@@ -217,6 +208,10 @@ class Dispatch:
             return Bury(why)
         log.warning("%s: %s; again in %d ms", claimed.id, why, wait_ms)
         return Later(wait_ms, yield_time=True)
+
+
+Parts: TypeAlias = tuple[Claimed, JobFunction[..., Any], Envelope, JobContext, Around | None]
+"""What a run is made of."""
 
 
 class Run(Line):
@@ -384,16 +379,8 @@ class FollowedRun(Run):
 
     __slots__ = ("_succession",)
 
-    def __init__(
-        self,
-        claimed: Claimed,
-        job: JobFunction[..., Any],
-        envelope: Envelope,
-        context: JobContext,
-        around: Around | None,
-        succession: Succession,
-    ) -> None:
-        super().__init__(claimed, job, envelope, context, around)
+    def __init__(self, succession: Succession, *parts: *Parts) -> None:
+        super().__init__(*parts)
         self._succession = succession
 
     def ended(self, outcome: Outcome) -> Outcome:
