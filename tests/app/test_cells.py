@@ -9,7 +9,6 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from echomq.app.address import Address
 from echomq.app.pool import Pool
 from echomq.protocol.replies import Claimed, Counts, State
 from echomq.runtime import Done
-from support.apps import Rows
+from support.apps import Rows, burst
 from support.embedded import alive
 from support.program import Process
 from support.servers import Server, wait_until
@@ -113,10 +112,6 @@ def tasks(tmp_path: Path, server: Server, queue: str, monkeypatch: pytest.Monkey
     del sys.modules[name]
 
 
-def burst(tasks: ModuleType, **options: Any) -> None:
-    Worker(tasks.mq, burst=True, **options).run()
-
-
 def pids(tmp_path: Path) -> list[tuple[int, int]]:
     return [(int(own), int(parent)) for own, parent in map(str.split, (tmp_path / "who").read_text().splitlines())]
 
@@ -124,7 +119,7 @@ def pids(tmp_path: Path) -> list[tuple[int, int]]:
 def test_they_run_in_a_few_processes_that_are_used_again(tasks: ModuleType, tmp_path: Path, queue: str) -> None:
     for _ in range(6):
         tasks.who.enqueue("a")
-    burst(tasks, pool=2)
+    burst(tasks.mq, pool=2)
     seen = pids(tmp_path)
     assert {parent for _, parent in seen} == {os.getpid()}
     assert 1 <= len({own for own, _ in seen}) <= 2
@@ -136,7 +131,7 @@ def test_a_process_is_not_killed_while_its_job_has_given_itself_more_time(
     tasks: ModuleType, tmp_path: Path, queue: str
 ) -> None:
     tasks.extends.enqueue()
-    burst(tasks)
+    burst(tasks.mq)
     assert (tmp_path / "extended").exists()
     assert tasks.mq.run(metrics.counts(queue)) == Counts(0, 0, 0, 0, completed=1, failed=0)
 
@@ -147,19 +142,19 @@ def test_a_process_that_has_done_enough_is_replaced(
     for _ in range(6):
         tasks.who.enqueue()
     monkeypatch.setattr(Worker, "_is_worn", lambda worker, cell: cell.jobs >= 2 and cell.rss > 1_000_000)
-    burst(tasks, pool=1)
+    burst(tasks.mq, pool=1)
     assert len({own for own, _ in pids(tmp_path)}) == 3
 
 
 def test_what_they_return_is_their_result(tasks: ModuleType) -> None:
     job = tasks.gives.enqueue(5)
-    burst(tasks)
+    burst(tasks.mq)
     assert job.get(timedelta(seconds=20)) == {"own": 5}
 
 
 def test_a_failure_is_the_jobs_own(tasks: ModuleType, dead_rows: Rows) -> None:
     tasks.fails.enqueue()
-    burst(tasks)
+    burst(tasks.mq)
     (row,) = dead_rows()
     assert row["last_error"].startswith(b"ValueError: so not\n")
     assert row["failures"] == b"1"
@@ -173,7 +168,7 @@ def test_what_kills_its_process_is_buried_with_the_reason(
 ) -> None:
     killer = tasks.dies.enqueue(how)
     others = [tasks.who.enqueue() for _ in range(5)]
-    burst(tasks, pool=1)
+    burst(tasks.mq, pool=1)
     (row,) = dead_rows()
     assert (row["last_error"], row["stalled"], row["attempts"]) == (b"stalled", b"3", b"3")
     assert row.get("failures", b"0") == b"0"
@@ -186,7 +181,7 @@ def test_what_kills_its_process_is_buried_with_the_reason(
 def test_one_past_its_time_is_killed(tasks: ModuleType, dead_rows: Rows, tmp_path: Path) -> None:
     tasks.limited.enqueue()
     other = tasks.who.enqueue()
-    burst(tasks, pool=1)
+    burst(tasks.mq, pool=1)
     (row,) = dead_rows()
     assert row["last_error"].decode().split("\n")[0] == "TimeoutError: not done after 200 ms; its process was killed"
     assert row.get("stalled", b"0") == b"0"
@@ -332,11 +327,11 @@ def test_an_app_that_a_child_cannot_import_puts_its_jobs_off(
 ) -> None:
     job = tasks.who.enqueue()
     (tmp_path / f"{tasks.__name__}.py").write_text("1 / 0")
-    burst(tasks)
+    burst(tasks.mq)
     row = tasks.mq.run(metrics.row(queue, job.id))
     assert (row["state"], row.get("failures", b"0"), row.get("stalled", b"0")) == (b"scheduled", b"0", b"0")
     assert "ZeroDivisionError" in caplog.text
     tasks.mq.run(jobs.reschedule(queue, job.id, at_ms=0))
     (tmp_path / f"{tasks.__name__}.py").write_text(TASKS)
-    burst(tasks, unknown_patience=timedelta(seconds=1))
+    burst(tasks.mq, unknown_patience=timedelta(seconds=1))
     assert tasks.mq.run(metrics.state(queue, job.id)) is State.ABSENT

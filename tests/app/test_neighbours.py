@@ -10,21 +10,13 @@ import pytest
 from echomq import EchoMQ, admin, jobs, lanes, metrics
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import Counts
-from support.program import Process
+from support.program import NOTING, Process, noted
 from support.servers import Server, wait_until
 
-TASKS = """
-import asyncio, os, time
-from pathlib import Path
-from datetime import timedelta
-from echomq import EchoMQ, Supervisor
-
-mq = EchoMQ(os.environ["ECHOMQ_URL"], default_queue=os.environ["QUEUE"])
-here = Path(__file__).parent
-
-def note(what, number):
-    with (here / what).open("a") as file:
-        file.write(f"{number} {os.getpid()}\\n")
+TASKS = (
+    NOTING
+    + """
+from echomq import Supervisor
 
 @mq.job(name="coroutine")
 async def coroutine(number: int) -> None:
@@ -47,10 +39,7 @@ async def killer() -> None:
 if __name__ == "__main__":
     Supervisor(mq, processes=int(os.environ["PROCESSES"]), lease=timedelta(seconds=4)).run()
 """
-
-
-def numbers(path: Path) -> list[int]:
-    return [int(line.split()[0]) for line in path.read_text().splitlines()] if path.exists() else []
+)
 
 
 @pytest.mark.chaos
@@ -82,8 +71,9 @@ def test_a_killer_is_buried_alone_and_its_neighbours_run_once(
     assert (row["stalled"], row["attempts"], row.get("failures", b"0")) == (b"3", b"3", b"0")
     ways = [f"lapse {lapse}: its process ended with exit code 9" for lapse in (2, 3)]
     assert list(mq.run(admin.logs(queue, killer.id))) == ways, "the first one took its worker along, who told nobody"
-    assert len(numbers(tmp_path / "killed")) == 3
-    assert Counter(numbers(tmp_path / "done")) == Counter(range(len(sent))), "each neighbour took effect once"
+    assert len(noted(tmp_path / "killed")) == 3
+    done = Counter(number for number, _ in noted(tmp_path / "done"))
+    assert done == Counter(range(len(sent))), "each neighbour took effect once"
     held = mq.connection().execute("HGET", keys(queue).base + "gactive", lanes.lane_id("l"))
     assert held in (None, b"0"), "the lane has its slots back"
     assert program.log.count("another one is started") == 1, "only the first death took a worker with it"

@@ -18,22 +18,12 @@ from echomq.app.worker import WorkerWords
 from echomq.protocol import workers as registry
 from echomq.protocol.replies import Counts, State
 from support.embedded import alive
-from support.program import Process
+from support.program import NOTING, Process, noted
 from support.servers import Server, wait_until
 
-TASKS = """
-import asyncio, os, sys, time
-from datetime import timedelta
-from pathlib import Path
-from echomq import EchoMQ
-
-mq = EchoMQ(os.environ["ECHOMQ_URL"], default_queue=os.environ["QUEUE"])
-here = Path(__file__).parent
-
-def note(what, number):
-    with (here / what).open("a") as file:
-        file.write(f"{number} {os.getpid()}\\n")
-
+TASKS = (
+    NOTING
+    + """
 @mq.job(name="work")
 async def work(number: int, seconds: float = 0.0) -> None:
     note("begun", number)
@@ -53,6 +43,7 @@ def hoard(number: int) -> None:
 if (here / "crash").exists():
     os.abort()
 """
+)
 
 Start = Callable[..., Process]
 
@@ -84,12 +75,6 @@ def app(mq: EchoMQ) -> EchoMQ:
     for name in ("hoard", "hang"):
         mq.job(name=name)(lambda number: None)
     return mq
-
-
-def pairs(path: Path) -> list[tuple[int, int]]:
-    """The numbers of jobs, and the processes that they ran in."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [(int(number), int(pid)) for number, pid in map(str.split, lines)]
 
 
 def seen(mq: EchoMQ, queue: str) -> set[int]:
@@ -141,7 +126,7 @@ def test_a_first_signal_gives_jobs_their_grace_and_a_second_hands_them_back(
 ) -> None:
     process = start("--processes", "2", "--concurrency", "1")
     short, long = app.jobs["work"].enqueue(1, 1.5), app.jobs["work"].enqueue(2, 600)
-    wait_until(lambda: len(pairs(tmp_path / "begun")) == 2, seconds=40, what="both jobs")
+    wait_until(lambda: len(noted(tmp_path / "begun")) == 2, seconds=40, what="both jobs")
     process.signal(signal.SIGINT)
     wait_until(lambda: app.run(metrics.state(queue, short.id)) is State.ABSENT, what="the end of the short one")
     assert app.run(metrics.state(queue, long.id)) is State.ACTIVE
@@ -157,7 +142,7 @@ def test_workers_end_when_their_supervisor_is_killed_and_finish_what_they_have(
     process = start("--processes", "2")
     serving(process, app, queue, 2)
     job = app.jobs["work"].enqueue(1, 1.0)
-    wait_until(lambda: pairs(tmp_path / "begun"), what="the job")
+    wait_until(lambda: noted(tmp_path / "begun"), what="the job")
     process.signal(signal.SIGKILL)
     wait_until(lambda: not any(map(alive, process.workers())), seconds=20, what="the end of the workers")
     assert app.run(metrics.state(queue, job.id)) is State.ABSENT
@@ -183,14 +168,14 @@ def test_a_burst_ends_when_all_have_found_nothing(start: Start, app: EchoMQ, tmp
     for number in range(40):
         app.jobs["work"].enqueue(number, 0.05)
     assert start("--processes", "2", "--burst", "--concurrency", "2").wait() == 0
-    assert Counter(number for number, _ in pairs(tmp_path / "done")) == Counter(range(40))
+    assert Counter(number for number, _ in noted(tmp_path / "done")) == Counter(range(40))
 
 
 def test_a_worker_ends_after_its_jobs_and_is_replaced(start: Start, app: EchoMQ, tmp_path: Path) -> None:
     for number in range(7):
         app.jobs["work"].enqueue(number, 0.01)
     assert start("--max-jobs", "3", "--burst").wait(50) == 0
-    assert sorted(Counter(pid for _, pid in pairs(tmp_path / "done")).values()) == [1, 3, 3]
+    assert sorted(Counter(pid for _, pid in noted(tmp_path / "done")).values()) == [1, 3, 3]
 
 
 def test_a_worker_with_too_much_memory_is_replaced_when_its_hands_are_empty(
@@ -198,12 +183,12 @@ def test_a_worker_with_too_much_memory_is_replaced_when_its_hands_are_empty(
 ) -> None:
     process = start("--max-rss", "250M", "--concurrency", "2")
     slow = app.jobs["work"].enqueue(0, 2.0)
-    wait_until(lambda: pairs(tmp_path / "begun"), seconds=40, what="a worker")
+    wait_until(lambda: noted(tmp_path / "begun"), seconds=40, what="a worker")
     app.jobs["hoard"].enqueue(1)
     wait_until(lambda: "MB are allowed: it ends what it has in hand" in process.log, seconds=20, what="the memory")
     app.jobs["work"].enqueue(2)
-    wait_until(lambda: len(pairs(tmp_path / "done")) == 2, seconds=40, what="the job in another process")
-    (first, old), (second, new) = pairs(tmp_path / "done")
+    wait_until(lambda: len(noted(tmp_path / "done")) == 2, seconds=40, what="the job in another process")
+    (first, old), (second, new) = noted(tmp_path / "done")
     assert (first, second) == (0, 2)
     assert old != new
     assert app.run(metrics.state(queue, slow.id)) is State.ABSENT
@@ -217,9 +202,9 @@ def test_a_worker_whose_slots_are_all_held_past_their_time_is_replaced(
     for number in range(2):
         app.jobs["hang"].enqueue(number)
     app.jobs["work"].enqueue(2)
-    wait_until(lambda: pairs(tmp_path / "done"), seconds=40, what="the job that waits for a slot")
-    (_, old), *_ = pairs(tmp_path / "begun")
-    ((number, new),) = pairs(tmp_path / "done")
+    wait_until(lambda: noted(tmp_path / "done"), seconds=40, what="the job that waits for a slot")
+    (_, old), *_ = noted(tmp_path / "begun")
+    ((number, new),) = noted(tmp_path / "done")
     assert (number, old != new) == (2, True)
     assert "all its slots are held by functions that go on past their time" in process.log
     ended = Counts(0, 0, 0, dead=2, completed=1, failed=2)
@@ -248,7 +233,7 @@ def test_a_change_starts_the_workers_anew_and_a_mistake_waits_for_the_next(
     assert not alive(first)
     (tmp_path / "tasks.py").write_text(TASKS.replace('note("done", number)', 'note("changed", number)'))
     app.jobs["work"].enqueue(1)
-    wait_until(lambda: pairs(tmp_path / "changed"), seconds=30, what="the new code")
+    wait_until(lambda: noted(tmp_path / "changed"), seconds=30, what="the new code")
 
 
 @pytest.mark.chaos
@@ -261,10 +246,10 @@ def test_sigterm_under_load_loses_nothing_runs_nothing_twice_and_spends_no_attem
     jobs = app.enqueue_many(work.s(number, 0.003 * (number % 20)) for number in range(total))
     for round_number in (1, 2, 3):
         process = start("--processes", "2", "--concurrency", "40", "--grace", "20", "--log-level", "warning")
-        wait_until(lambda n=round_number: len(pairs(tmp_path / "done")) > 250 * n, seconds=40, what="some of the jobs")
+        wait_until(lambda n=round_number: len(noted(tmp_path / "done")) > 250 * n, seconds=40, what="some of the jobs")
         process.signal(signal.SIGTERM)
         assert process.wait() == 0
-        begun, done = pairs(tmp_path / "begun"), pairs(tmp_path / "done")
+        begun, done = noted(tmp_path / "begun"), noted(tmp_path / "done")
         assert Counter(begun) == Counter(done), "whatever had begun has ended"
         counts = app.run(metrics.counts(queue))
         assert counts == Counts(total - len(done), 0, 0, 0, completed=len(done), failed=0)
@@ -302,7 +287,7 @@ def test_in_a_program_it_is_stopped_from_any_thread(
     thread = threading.Thread(target=supervisor.run)
     thread.start()
     app.jobs["work"].enqueue(1)
-    wait_until(lambda: pairs(tmp_path / "done"), seconds=40, what="the job")
+    wait_until(lambda: noted(tmp_path / "done"), seconds=40, what="the job")
     (pid,) = supervisor.pids()
     supervisor.stop()
     thread.join(40)

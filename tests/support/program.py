@@ -15,6 +15,27 @@ from support.servers import Server
 
 SOURCE = str(Path(echomq.__file__).parents[1])
 
+NOTING = """
+import asyncio, os, sys, time
+from datetime import timedelta
+from pathlib import Path
+from echomq import EchoMQ
+
+mq = EchoMQ(os.environ["ECHOMQ_URL"], default_queue=os.environ["QUEUE"])
+here = Path(__file__).parent
+
+def note(what, number):
+    with (here / what).open("a") as file:
+        file.write(f"{number} {os.getpid()}\\n")
+"""
+"""How a program of tasks begins that notes, in files beside it, which of its jobs ran in which process."""
+
+
+def noted(path: Path) -> list[tuple[int, int]]:
+    """The numbers of jobs that such a program has noted in a file, and the processes that they ran in."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [(int(number), int(pid)) for number, pid in map(str.split, lines)]
+
 
 class Process:
     """`echomq worker tasks:mq` in `folder` with `tasks` in its `tasks.py`; or another `command`."""
