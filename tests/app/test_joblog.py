@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from echomq import Discard, EchoMQ, Snooze, jobs, mint
+from echomq import Dedup, Discard, EchoMQ, Snooze, jobs, mint
 from echomq.app.joblog import JobLog
 from echomq.identity.minter import wall_clock_ms
 from support.apps import burst
@@ -157,6 +157,22 @@ def test_a_timed_send_says_when_it_was_for(mq: EchoMQ, lines) -> None:
     while len(told(lines)) < 2:
         burst(mq)
     assert all(late is not None and late < 60_000 for late in lateness(lines))
+
+
+def test_it_is_not_said_where_the_payload_may_have_come_to_a_job_with_another_time(mq: EchoMQ, lines) -> None:
+    work = mq.job(name="work")(lambda: None)
+    newest = work.options(dedup=Dedup("k", replace=True))
+    replaced = work.options(dedup="k").after(days=1).enqueue()
+    for send in (newest.at(datetime.now(UTC) - timedelta(days=9)), newest, newest.after(hours=1)):
+        assert send.enqueue().id == replaced.id
+        mq.run(jobs.reschedule(replaced.queue, replaced.id, delay_ms=0))
+    alone = newest.options(dedup=Dedup("l", replace=True)).enqueue()
+    plain = work.options(dedup="m").enqueue()
+    burst(mq)
+    late = {line.job_id: getattr(line, "lateness_ms", None) for line in told(lines)}
+    assert plain.id in late
+    assert late.pop(plain.id) is not None
+    assert late == {replaced.id: None, alone.id: None}
 
 
 def test_only_the_first_run_has_one(mq: EchoMQ, lines) -> None:

@@ -40,6 +40,7 @@ class Envelope(msgspec.Struct, frozen=True):
     meta: dict[str, Any] | None = None
     on_dead: Any = None
     at_ms: Any = None
+    """False: nothing here says what the job was sent for."""
     delay_ms: Any = None
     takes: Any = None
     """The arguments that are the results of children (`echomq.app.holes`)."""

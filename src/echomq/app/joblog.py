@@ -7,7 +7,8 @@ Arguments are only there when asked for. Where the level is above INFO a job tha
 
 `lateness_ms` counts on this host's clock from the instant that the job was due to the start of its first run: the slot
 of a recurrence, the instant of `.at(...)`, the mint of the id and the delay of `.after(...)`, or else the mint. It is
-left out where another claim went before, since nobody knows when the job was due again.
+left out where another claim went before, since nobody knows when the job was due again, and where the payload may have
+replaced that of a job with another time.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class Line:
 
     def _lateness_ms(self) -> int | None:
         claimed, sent = self._claimed, self._envelope
-        if claimed.attempts != 1:
+        if claimed.attempts != 1 or sent.at_ms is False:
             return None
         due_ms = unix_ms(claimed.id)
         if isinstance(sent.slot_ms, int):

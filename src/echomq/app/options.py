@@ -150,7 +150,10 @@ class Options:
             out["result_ttl_ms"] = self.result_ttl_ms
         if self.meta is not None:
             out["meta"] = self.meta
-        if self.when.at_ms is not None:
+        if self.dedup is not None and self.dedup.replace:
+            # It may become the payload of a job that was sent for another time, and keeps that.
+            out["at_ms"] = False
+        elif self.when.at_ms is not None:
             out["at_ms"] = self.when.at_ms
         elif self.when.delay_ms is not None:
             out["delay_ms"] = self.when.delay_ms
