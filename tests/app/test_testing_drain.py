@@ -320,3 +320,15 @@ def test_a_job_in_a_process_has_its_error_as_text(server: Server) -> None:
         assert isinstance(error, JobFailed)
         assert error.error == "OddError: raise"
         assert "in dies" in error.traceback
+
+
+def test_a_job_that_kills_its_process_lapses_and_is_dead_by_its_last_lapse(server: Server) -> None:
+    with dying.testing(server.url):
+        job = dies.enqueue("exit")
+        done = dying.drain_blocking()
+        assert (done.lapsed, done.dead, done.failed, done.cancelled) == (3, 1, 0, 0)
+        assert [(run.end, run.buried) for run in done.runs] == [(End.LAPSED, n == 2) for n in range(3)]
+        assert str(done) == "<drained: 3 lapsed, 1 dead, 0 scheduled>"
+        assert "dies attempt 1 lapsed and dead: JobFailed: " in str(done.runs[-1])
+        assert (job.state(), len(done.errors)) == (State.DEAD, 1)
+        assert dying.drain_blocking().runs == ()

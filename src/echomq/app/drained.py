@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +23,7 @@ from echomq.app.worker import Worker
 from echomq.protocol import jobs, metrics
 from echomq.protocol.call import Plan
 from echomq.protocol.errors import StateError
+from echomq.protocol.replies import State
 from echomq.runtime.hand import Held
 from echomq.runtime.outcome import Bury, Lapsed, Retry
 
@@ -46,10 +47,13 @@ class Ran:
     end: End
     error: BaseException | None = None
     """What its function raised; a `JobFailed` where that is not known here, as for a job in a process of its own."""
+    buried: bool = False
+    """It lapsed once too often, and its job went to the morgue by that."""
 
     def __str__(self) -> str:
         why = "" if self.error is None else f": {type(self.error).__name__}: {self.error}"
-        return f"{self.name or self.id} attempt {self.attempt} {self.end.value}{why}"
+        end = f"{self.end.value} and {End.DEAD.value}" if self.buried else self.end.value
+        return f"{self.name or self.id} attempt {self.attempt} {end}{why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,8 @@ class Drained:
 
     @property
     def dead(self) -> int:
-        """Jobs that went to the morgue, those that were cancelled left out."""
-        return self._count(End.DEAD)
+        """Jobs that went to the morgue, those that were cancelled left out; also one whose last run lapsed."""
+        return self._count(End.DEAD) + sum(run.buried for run in self.runs)
 
     @property
     def cancelled(self) -> int:
@@ -89,7 +93,7 @@ class Drained:
 
     @property
     def lapsed(self) -> int:
-        """Runs whose process died."""
+        """Runs whose process died; the last one of a job that went to the morgue by it is also among the `dead`."""
         return self._count(End.LAPSED)
 
     @property
@@ -108,6 +112,7 @@ class Drained:
 
     def __str__(self) -> str:
         counted = Counter(run.end.value for run in self.runs)
+        counted.update(End.DEAD.value for run in self.runs if run.buried)
         said = [f"{number} {end}" for end, number in counted.items()] + [f"{self.scheduled} scheduled"]
         return f"<drained: {', '.join(said)}>"
 
@@ -192,10 +197,20 @@ async def drained(mq: EchoMQ, queues: Callable[[], Plan[tuple[str, ...]]], how: 
         if not hastened and set(there) <= set(served):
             break
     counts = [await mq.arun(metrics.counts(queue)) for queue in there]
-    done = Drained(tuple(job_log.runs), sum(each.schedule for each in counts))
+    done = Drained(await _with_burials(mq, job_log.runs), sum(each.schedule for each in counts))
     if how.raise_errors:
         done.raise_errors()
     return done
+
+
+async def _with_burials(mq: EchoMQ, runs: list[Ran]) -> tuple[Ran, ...]:
+    """The runs, those marked whose lapse was the last of their job: only the server knows, whose sweep buries it."""
+    places = {(run.queue, run.id): place for place, run in enumerate(runs)}
+    marked = list(runs)
+    for (queue, job_id), place in places.items():
+        if runs[place].end is End.LAPSED and await mq.arun(metrics.state(queue, job_id)) is State.DEAD:
+            marked[place] = replace(runs[place], buried=True)
+    return tuple(marked)
 
 
 async def _served(worker: Worker, ends_at: float | None, limit: timedelta | None, job_log: _Log) -> None:
