@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Final, Self, Unpack
+from typing import Self, Unpack
 
 from echomq.conformance.relay import Relay
 from echomq.identity.minter import Minter
@@ -11,13 +11,9 @@ from echomq.protocol.call import Arg, Reply
 from echomq.protocol.errors import EchoMQError
 from echomq.protocol.replies import as_bytes, as_list
 from echomq.runtime import Dial
-from echomq.wire import FENCE, Connector, Source, Wire, connect
+from echomq.wire import FENCE, Connector, Source, connect
 from echomq.wire.options import TIMEOUT_S, OptionWords
 from echomq.wire.resp import raw
-
-WIRES: Final[tuple[Wire, ...]] = (4, 6, "auto")
-"""The wires that this version's connectors speak."""
-
 
 ANSWER_S = 10.0
 """How long a server may take to answer: a script that never ends is a finding, too."""

@@ -50,11 +50,6 @@ class Look:
         self.ids[job_id] = None
         return self.keys.job(job_id) + subkey
 
-    def lane_key(self, group: str) -> str:
-        """The claimable jobs of a lane."""
-        self.groups[group] = None
-        return self.keys.lane(group)
-
     def row(self, job_id: str) -> dict[str, bytes]:
         """The fields of a job's row; empty when it has none."""
         return self.hash(self.row_key(job_id))
