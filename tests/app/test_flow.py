@@ -25,6 +25,7 @@ from echomq import (
 )
 from echomq.errors import InvalidInputError, JobFailed
 from echomq.protocol.flows import OnDeath
+from support.apps import state_is
 from support.program import Process
 
 SOON = timedelta(seconds=40)
@@ -97,6 +98,22 @@ async def test_a_chain_may_begin_with_a_group_or_a_flow_and_may_itself_be_a_chil
         sent = await outer.aenqueue()
         assert await sent.result(SOON) == 13
     assert [job.name for job in sent] == ["one", "total", "total", "one", "one", "one"]
+
+
+@pytest.mark.parametrize("where", ["", "-other"])
+async def test_a_child_that_is_cancelled_tells_a_parent_in_another_queue_once_a_worker_serves_its_own(
+    mq, queue: str, working, where: str
+) -> None:
+    page, bind = jobs_of(mq)
+    sent = await flow(bind.s(results()), [page.options(queue=f"{queue}{where}").s(1), page.s(2)]).aenqueue()
+    await sent.children[0].job.acancel("by hand")
+    if where:
+        async with working(queues=[queue]):
+            assert await sent.children[1].result(SOON) == Page(2, datetime(2026, 1, 2, tzinfo=UTC))
+        assert await sent.job.astate() is State.AWAITING_CHILDREN
+        async with working(queues=[f"{queue}{where}"]):
+            await state_is(sent.job, State.DEAD)
+    assert await sent.job.astate() is State.DEAD
 
 
 async def test_across_queues(mq, queue, working) -> None:
