@@ -17,8 +17,8 @@ from support.apps import burst
 def queues_of(mq: EchoMQ, queue: str, order: list[str], names: str = "abc", count: int = 60) -> None:
     """Jobs in queues of these names; each notes its queue."""
     for name in names:
-
-        def work(name: str = name) -> None:
+        # A coroutine: it begins on the loop, in the order of the claims; a thread may be late.
+        async def work(name: str = name) -> None:
             order.append(name)
 
         job = mq.job(name=name, queue=f"{queue}-{name}")(work)

@@ -6,9 +6,11 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from echomq.protocol.call import Call
 from echomq.protocol.errors import ConnectError, DisconnectedError, EchoMQError, FenceError
 from echomq.wire import AsyncConnector, Connector, Options, aconnect, connect
 from echomq.wire.source import FixedSource
@@ -21,11 +23,19 @@ StartServer = Callable[..., Server]
 
 ALWAYS = ["--appendfsync", "always"]
 
+PATIENT = 40.0
+"""The time of a call that is to be answered, on a connector that is short with those that are not."""
+
 
 def counted(server: Server, queue: str, names: list[str]) -> dict[str, int]:
     with server.client() as client:
         values = client.execute("MGET", *(key(queue, name) for name in names))
     return {name: int(value or 0) for name, value in zip(names, values, strict=True)}
+
+
+def park(queue: str) -> Call[Any]:
+    """A call that the server answers when it dies, or somebody wakes it."""
+    return Call("park", (f"emq:{{{queue}}}:wake",), (0,), lambda reply: reply, command="BLPOP")
 
 
 def sent(conn: AsyncConnector) -> int:
@@ -43,10 +53,15 @@ async def test_calls_in_flight_when_the_server_is_killed_fail_and_never_run_twic
     server = start_server(aof=True, options=ALWAYS)
     names = [f"n{i}" for i in range(3_000)]
     async with aconnect(server.url) as conn:
-        calls = [asyncio.ensure_future(conn.run(count(queue, name))) for name in names]
+        await conn.run(count(queue, "before"))  # or every call waits for the script to be loaded
+        calls = [asyncio.ensure_future(conn.run(count(queue, name))) for name in names[:1_500]]
+        parked = asyncio.ensure_future(conn.run(park(queue)))  # what is behind it is never answered
+        calls += [asyncio.ensure_future(conn.run(count(queue, name))) for name in names[1_500:]]
         await until(lambda: sum(call.done() for call in calls) > 100)
         server.kill9()
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        await asyncio.wait([parked])
+        assert isinstance(parked.exception(), DisconnectedError)
         server.start()
         assert await conn.run(count(queue, "after")) == 1
     ran = counted(server, queue, names)
@@ -64,12 +79,16 @@ def test_a_blocking_flight_when_the_server_is_killed(start_server: StartServer, 
     names = [f"n{i}" for i in range(8_000)]
     outcomes: list[int | EchoMQError] = []
     with connect(server.url, max_pending=100_000) as conn:
-        flight = threading.Thread(target=lambda: outcomes.extend(conn.run_many(count(queue, name) for name in names)))
+        conn.run(count(queue, "before"))
+        work = [count(queue, name) for name in names]
+        work.insert(4_000, park(queue))  # so that the flight is under way until the server dies
+        flight = threading.Thread(target=lambda: outcomes.extend(conn.run_many(work)))
         flight.start()
         with server.client() as client:
             wait_until(lambda: client.execute("EXISTS", key(queue, "n50")), what="the flight is under way")
         server.kill9()
         flight.join()
+        assert isinstance(outcomes.pop(4_000), DisconnectedError)
         server.start()
         assert conn.run(count(queue, "after")) == 1
     ran = counted(server, queue, names)
@@ -226,7 +245,7 @@ async def test_only_one_connection_is_made_for_many_waiting_calls(start_server: 
 async def test_a_frozen_server_does_not_hold_a_call_for_ever(start_server: StartServer, queue: str) -> None:
     server = start_server()
     async with aconnect(server.url, call_timeout=0.2) as conn:
-        assert await conn.run(count(queue)) == 1
+        assert await conn.run(count(queue), timeout=PATIENT) == 1
         server.freeze()
         with pytest.raises(DisconnectedError, match=r"no answer within 0.2 s.*frozen") as refusal:
             await conn.run(count(queue))
@@ -238,18 +257,18 @@ async def test_a_frozen_server_does_not_hold_a_call_for_ever(start_server: Start
 def test_a_frozen_server_does_not_hold_a_thread_for_ever(start_server: StartServer, queue: str) -> None:
     server = start_server()
     with connect(server.url, call_timeout=0.2) as conn:
-        assert conn.run(count(queue)) == 1
+        assert conn.run(count(queue), timeout=PATIENT) == 1
         server.freeze()
         with pytest.raises(DisconnectedError, match=r"no answer within 0.2 s.*frozen") as refusal:
             conn.run(count(queue))
         assert refusal.value.sent
         server.thaw()
-        assert conn.run(count(queue)) >= 2
+        assert conn.run(count(queue), timeout=PATIENT) >= 2
 
 
 async def until_counts(conn: AsyncConnector, queue: str) -> None:
     # The server may still answer the call that was given up.
-    assert await conn.run(count(queue)) in (2, 3)
+    assert await conn.run(count(queue), timeout=PATIENT) in (2, 3)
 
 
 async def test_a_call_s_own_limit_is_kept_beside_longer_ones(start_server: StartServer, queue: str) -> None:
@@ -271,7 +290,7 @@ async def test_no_limit_means_none(server: Server, queue: str) -> None:
     async with aconnect(server.url, call_timeout=0.1) as conn:
         wake = f"emq:{{{queue}}}:wake"
         assert await conn.execute("BLPOP", wake, "0.4", timeout=None) is None
-        assert await conn.execute("PING") == b"PONG"
+        assert await conn.execute("PING", timeout=PATIENT) == b"PONG"
     with connect(server.url, call_timeout=0.1) as blocking:
         assert blocking.execute("BLPOP", wake, "0.4", timeout=None) is None
 

@@ -138,4 +138,4 @@ def test_a_context_of_one_s_own_is_used(secured: Secured) -> None:
 
 def test_a_server_without_tls_is_named() -> None:
     with Server(tcp=True) as plain:
-        fails(plain.tcp_url.replace("valkey://", "valkeys://"), "does it speak TLS?", timeout=0.3)
+        fails(plain.tcp_url.replace("valkey://", "valkeys://"), "does it speak TLS?", timeout=2)
