@@ -6,7 +6,7 @@ What needs cleaning up goes on a stack of the caller's, and is cleaned up in rev
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
 from functools import partial
@@ -33,24 +33,19 @@ async def fill(
     """What is needed, by name; `stack` cleans it up. Plain factories are called `aside`, or here without one."""
     made = {} if made is None else made
     filled: dict[str, object] = {}
-    for name, need in needs.items():
-        known = values if need.scope == "worker" else made
-        if need.factory not in known:
-            parts = await fill(need.needs, values, stack, aside, made)
-            make = partial(need.make, **parts)
-            match need.kind:
-                case Kind.ASYNC_MANAGER:
-                    made[need.factory] = await stack.enter_async_context(make())
-                case Kind.MANAGER if aside is not None:
-                    made[need.factory] = await stack.enter_async_context(_Aside(make(), aside))
-                case Kind.MANAGER:
-                    made[need.factory] = stack.enter_context(make())
-                case Kind.COROUTINE:
-                    made[need.factory] = await make()
-                case Kind.VALUE:
-                    made[need.factory] = make() if aside is None else await aside.run(make)
-            known = made
-        filled[name] = known[need.factory]
+    for need in _missing(needs, values, made, filled):
+        make = partial(need.make, **await fill(need.needs, values, stack, aside, made))
+        match need.kind:
+            case Kind.ASYNC_MANAGER:
+                made[need.factory] = await stack.enter_async_context(make())
+            case Kind.MANAGER if aside is not None:
+                made[need.factory] = await stack.enter_async_context(_Aside(make(), aside))
+            case Kind.MANAGER:
+                made[need.factory] = stack.enter_context(make())
+            case Kind.COROUTINE:
+                made[need.factory] = await make()
+            case Kind.VALUE:
+                made[need.factory] = make() if aside is None else await aside.run(make)
     return filled
 
 
@@ -64,22 +59,28 @@ def fill_here(
     """`fill` for a plain function's thread; coroutines are run on the loop."""
     made = {} if made is None else made
     filled: dict[str, object] = {}
+    for need in _missing(needs, values, made, filled):
+        make = partial(need.make, **fill_here(need.needs, values, stack, loop, made))
+        match need.kind:
+            case Kind.ASYNC_MANAGER:
+                made[need.factory] = stack.enter_context(_OnLoop(make(), loop))
+            case Kind.MANAGER:
+                made[need.factory] = stack.enter_context(make())
+            case Kind.COROUTINE:
+                made[need.factory] = on_loop(loop, make())
+            case Kind.VALUE:
+                made[need.factory] = make()
+    return filled
+
+
+def _missing(needs: Needs, values: Values, made: Made, filled: dict[str, object]) -> Iterator[Dependency]:
+    """Puts what is needed into `filled`; gives each of them that is not there yet, which is in `made` afterwards."""
     for name, need in needs.items():
         known = values if need.scope == "worker" else made
         if need.factory not in known:
-            make = partial(need.make, **fill_here(need.needs, values, stack, loop, made))
-            match need.kind:
-                case Kind.ASYNC_MANAGER:
-                    made[need.factory] = stack.enter_context(_OnLoop(make(), loop))
-                case Kind.MANAGER:
-                    made[need.factory] = stack.enter_context(make())
-                case Kind.COROUTINE:
-                    made[need.factory] = on_loop(loop, make())
-                case Kind.VALUE:
-                    made[need.factory] = make()
+            yield need
             known = made
         filled[name] = known[need.factory]
-    return filled
 
 
 class _Aside:
