@@ -1,8 +1,8 @@
 """The suite that holds any server, and either wire, to the contract (protocol.md): `echomq conformance`.
 
-It drives protocol and wire only. Every scenario works on a queue of its own, looks at the server with plain commands
-and takes away what it wrote, so that it may run against a server in use. The one thing that others can notice is that
-`stale` flushes the script cache: their next call loads its script again.
+It drives protocol and wire, and for what the loops promise the runtime. Every scenario works on a queue of its own,
+looks at the server with plain commands and takes away what it wrote, so that it may run against a server in use. The
+one thing that others can notice is that `stale` flushes the script cache: their next call loads its script again.
 """
 
 from __future__ import annotations
