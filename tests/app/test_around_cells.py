@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import echomq
+from support.program import cli, python
 from support.servers import Server
 
 TASKS = """
@@ -54,17 +51,11 @@ def test_it_begins_and_ends_in_the_process_and_is_followed_in_the_worker(
     server: Server, queue: str, tmp_path: Path
 ) -> None:
     (tmp_path / "tasks.py").write_text(TASKS.format(url=server.url, queue=queue))
-    env = os.environ | {"PYTHONPATH": str(Path(echomq.__file__).parents[1])}
-
-    def run(*words: str) -> list[str]:
-        done = subprocess.run(
-            [sys.executable, *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=50, check=True
-        )
-        return done.stdout.splitlines()
-
-    run("-c", "import tasks; tasks.apart.enqueue(1); tasks.apart.enqueue(0)")
-    said = run("-m", "echomq.cli", "worker", "tasks:mq", "--burst", "--pool", "1", "--concurrency", "1")
-    assert sorted(said) == sorted(
+    sent = python("-c", "import tasks; tasks.apart.enqueue(1); tasks.apart.enqueue(0)", folder=tmp_path)
+    assert sent.returncode == 0, sent.stderr
+    done = cli("worker", "tasks:mq", "--burst", "--pool", "1", "--concurrency", "1", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == sorted(
         [
             *("worker startup", "worker life ends", "worker db closes"),
             *("cell startup", "cell life ends", "cell db closes"),

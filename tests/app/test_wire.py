@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from echomq import EchoMQ, Worker
 from echomq.errors import InvalidInputError, NativeMissingError
 from echomq.wire import Wire
 from support.desk import until
+from support.program import cli
 from support.servers import Server
 
 StartServer = Callable[..., Server]
@@ -99,9 +98,7 @@ def test_a_worker_takes_the_wire_from_its_command_line(start_server: StartServer
     )
 
     def worker(*words: str) -> subprocess.CompletedProcess[str]:
-        words = (sys.executable, "-m", "echomq.cli", "worker", "tasks:mq", "--burst", *words)
-        env = {**os.environ, "ECHOMQ_URL": ""}
-        return subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=50, check=False)
+        return cli("worker", "tasks:mq", "--burst", *words, folder=tmp_path, ECHOMQ_URL="")
 
     done = worker("--url", where(server))
     assert (done.returncode, native_calls(server)) == (0, {}), done.stderr

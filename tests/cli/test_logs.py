@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -17,9 +16,9 @@ import pytest
 import echomq
 from echomq import EchoMQ
 from echomq.cli.logs import Format, JsonFormatter, Level, TextFormatter, configure, without_secrets
+from support.program import cli
 from support.servers import Server, free_port
 
-SOURCE = str(Path(echomq.__file__).parents[1])
 SECRET = "s3kr3t-value"
 
 TASKS = f"""
@@ -53,15 +52,7 @@ def run(tmp_path: Path, server: Server, queue: str) -> Run:
         with EchoMQ(server.url, default_queue=queue) as mq:
             for name in ("good", "bad", "later"):
                 mq.job(name=name)(lambda secret: None).enqueue(SECRET)
-        return subprocess.run(
-            [sys.executable, "-m", "echomq.cli", "worker", "tasks:mq", "--burst", *words],
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": SOURCE},
-            capture_output=True,
-            text=True,
-            timeout=50,
-            check=False,
-        )
+        return cli("worker", "tasks:mq", "--burst", *words, folder=tmp_path)
 
     return run
 
@@ -126,16 +117,9 @@ def test_no_password_is_shown_when_there_is_no_connection(tmp_path: Path, where:
     url = f"valkey://me:{SECRET}@127.0.0.1:{free_port()}/0"
     code = f"from echomq import EchoMQ\nmq = EchoMQ({url if where == 'url' else ''!r})\n@mq.job\ndef work(): ...\n"
     (tmp_path / "tasks.py").write_text(code.replace("EchoMQ('')", "EchoMQ()"))
-    done = subprocess.run(
-        [sys.executable, "-m", "echomq.cli", "worker", "tasks:mq", "--log-level", "debug"]
-        + (["--url", url] if where == "option" else []),
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": SOURCE} | ({"ECHOMQ_URL": url} if where == "variable" else {}),
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    option = ("--url", url) if where == "option" else ()
+    variable = {"ECHOMQ_URL": url} if where == "variable" else {}
+    done = cli("worker", "tasks:mq", "--log-level", "debug", *option, folder=tmp_path, **variable)
     assert done.returncode == 1
     assert "127.0.0.1" in done.stderr
     assert SECRET not in done.stdout + done.stderr
@@ -239,15 +223,7 @@ def test_what_python_writes_itself_and_how_a_worker_fails_are_json_too(
     tmp_path: Path, server: Server, queue: str, end: str
 ) -> None:
     (tmp_path / "tasks.py").write_text(TROUBLE.format(url=server.url, queue=queue, end=end))
-    done = subprocess.run(
-        [sys.executable, "-m", "echomq.cli", "worker", "tasks:mq", "--burst", "--log-format", "json"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": SOURCE},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    done = cli("worker", "tasks:mq", "--burst", "--log-format", "json", folder=tmp_path)
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     said = " ".join(line["message"] + line.get("traceback", "") for line in lines)
     assert done.returncode == 1
@@ -257,15 +233,7 @@ def test_what_python_writes_itself_and_how_a_worker_fails_are_json_too(
 
 
 def test_what_is_written_wrongly_is_said_in_json_too(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "echomq.cli", "worker", "nowhere:mq", "--log-format", "json"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": SOURCE},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    done = cli("worker", "nowhere:mq", "--log-format", "json", folder=tmp_path)
     assert done.returncode == 2
     assert "nowhere" in json.loads(done.stderr)["message"]
 

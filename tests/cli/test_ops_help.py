@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +11,7 @@ import pytest
 import echomq
 from echomq.cli import ops_text
 from echomq.identity.errors import InvalidInputError
+from support.program import python
 from support.servers import Server
 
 COMMANDS = ["queues", "stats", "jobs", "job", "dead", "lanes", "repeats", "workers", "health", "audit"]
@@ -99,12 +96,5 @@ def test_text_of_a_stranger_gives_a_terminal_nothing_to_obey() -> None:
 
 @pytest.mark.parametrize("module", ["echomq", "echomq.cli"])
 def test_the_program_is_a_module_too(module: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", module, "--version"],
-        env=os.environ | {"PYTHONPATH": str(Path(echomq.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=True,
-    )
+    done = python("-m", module, "--version")
     assert done.stdout == f"echomq {echomq.__version__}\n"

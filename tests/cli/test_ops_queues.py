@@ -8,14 +8,13 @@ import pty
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import echomq
 from echomq.identity.minter import mint
 from echomq.protocol import admin, flows, jobs, lanes, repeat, workers
+from support.program import SOURCE
 from support.servers import Server
 
 ODD = ["ünïcödé-日本", "glob*?[a-z]", "back\\slash^-]", "a:b/c", "%s'\"$(x)", "--"]
@@ -208,8 +207,7 @@ def test_a_terminal_gets_a_table_that_cuts_no_id(columns: int, server: Server, s
     try:
         done = subprocess.Popen(
             [sys.executable, "-m", "echomq.cli", "jobs", shop.queue, "--url", server.url],
-            env=os.environ
-            | {"PYTHONPATH": str(Path(echomq.__file__).parents[1]), "COLUMNS": str(columns), "TERM": "xterm"},
+            env=os.environ | {"PYTHONPATH": SOURCE, "COLUMNS": str(columns), "TERM": "xterm"},
             stdout=follower,
             stderr=subprocess.DEVNULL,
         )

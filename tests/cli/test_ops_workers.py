@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import echomq
 from echomq.protocol import admin, jobs, lanes, repeat, workers
+from support.program import SOURCE, cli
 from support.servers import wait_until
 
 
@@ -77,7 +77,7 @@ def test_a_worker_at_work_is_seen_with_what_it_has_in_hand(ops: Any, shop: Any, 
     worker = subprocess.Popen(
         [sys.executable, "-m", "echomq.cli", "worker", "tasks:mq", "--log-level", "error"],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(echomq.__file__).parents[1])},
+        env=os.environ | {"PYTHONPATH": SOURCE},
     )
     try:
         wait_until((tmp_path / "began").exists, seconds=30, what="the job begins")
@@ -183,12 +183,5 @@ def test_a_server_that_cannot_be_reached_is_code_1_and_one_sentence(ops: Any, tm
 
 def test_the_exit_code_is_the_process_s(shop: Any, server: Any) -> None:
     shop.put()
-    done = subprocess.run(
-        [sys.executable, "-m", "echomq.cli", "health", shop.queue],
-        env=os.environ | {"PYTHONPATH": str(Path(echomq.__file__).parents[1]), "ECHOMQ_URL": server.url},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    done = cli("health", shop.queue, ECHOMQ_URL=server.url)
     assert (done.returncode, done.stderr) == (3, "")

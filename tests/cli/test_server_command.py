@@ -8,16 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import echomq
 from echomq import EchoMQ
 from support.embedded import folder
+from support.program import SOURCE, cli
 
 
 def test_it_serves_until_it_is_told_to_stop() -> None:
     with folder() as home:
         server = subprocess.Popen(
             [sys.executable, "-m", "echomq.cli", "server", "--home", str(home)],
-            env=os.environ | {"PYTHONPATH": str(Path(echomq.__file__).parents[1]), "PYTHONUNBUFFERED": "1"},
+            env=os.environ | {"PYTHONPATH": SOURCE, "PYTHONUNBUFFERED": "1"},
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -40,14 +40,7 @@ def test_it_serves_until_it_is_told_to_stop() -> None:
 
 def test_a_folder_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    done = subprocess.run(
-        [sys.executable, "-m", "echomq.cli", "server", "--home", str(tmp_path / "file" / "home")],
-        env=os.environ | {"PYTHONPATH": str(Path(echomq.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    done = cli("server", "--home", str(tmp_path / "file" / "home"))
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith("echomq: ")
     assert done.returncode == 1

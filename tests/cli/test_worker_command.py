@@ -18,9 +18,8 @@ from echomq import EchoMQ
 from echomq.cli.numbers import size as parse_size
 from echomq.cli.program import COMMANDS, build
 from echomq.cli.worker import _queues
+from support.program import cli
 from support.servers import Server
-
-SOURCE = Path(echomq.__file__).parents[1]
 
 TASKS = """
 import sys
@@ -53,15 +52,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "echomq.cli", *words],
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(SOURCE), "ECHOMQ_HOME": str(tmp_path / "home")} | env,
-            capture_output=True,
-            text=True,
-            timeout=50,
-            check=False,
-        )
+        return cli(*words, folder=tmp_path, **{"ECHOMQ_HOME": str(tmp_path / "home")} | env)
 
     return run
 

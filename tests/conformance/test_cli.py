@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -18,6 +17,7 @@ from conformance.breaks import BREAKS, damage
 from echomq.cli.conformance import conformance
 from echomq.conformance import every
 from support.embedded import IDLE, folder
+from support.program import cli
 from support.registry import all_keys
 from support.servers import Server, wire_6
 
@@ -25,14 +25,7 @@ WIRE = 6 if wire_6() else 4
 
 
 def echomq(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "echomq.cli", "conformance", *words],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    return cli("conformance", *words, **environment)
 
 
 def test_a_line_a_scenario_and_a_total(server: Server) -> None:

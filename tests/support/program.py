@@ -1,4 +1,4 @@
-"""`echomq worker` as a process of its own: the tasks that it runs, what it says, how it ends."""
+"""A program as a process of its own: run to its end, or `echomq worker` with its tasks, what it says, how it ends."""
 
 from __future__ import annotations
 
@@ -35,6 +35,24 @@ def noted(path: Path) -> list[tuple[int, int]]:
     """The numbers of jobs that such a program has noted in a file, and the processes that they ran in."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [(int(number), int(pid)) for number, pid in map(str.split, lines)]
+
+
+def python(*words: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`python WORDS`, in that folder and to its end, with the package under test."""
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": SOURCE} | environment,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+def cli(*words: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`echomq WORDS`, the same."""
+    return python("-m", "echomq.cli", *words, folder=folder, **environment)
 
 
 class Process:
