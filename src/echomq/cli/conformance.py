@@ -29,7 +29,9 @@ def register(app: typer.Typer) -> None:
 def conformance(
     url: Annotated[
         str | None,
-        typer.Argument(help="The server. Default: $ECHOMQ_URL, else the embedded server.", show_default=False),
+        typer.Argument(
+            metavar="URL", help="The server. Default: $ECHOMQ_URL, else the embedded server.", show_default=False
+        ),
     ] = None,
     wire: WireText = None,
     only: Annotated[
@@ -40,7 +42,9 @@ def conformance(
         str | None, typer.Option(help="The version string of a server that is shared with another client.")
     ] = None,
 ) -> None:
-    """Hold a server to the protocol's contract: one line a scenario, and what was seen instead where it fails.
+    """Hold a server to the protocol's contract.
+
+    One line a scenario, and what was seen instead where it fails.
 
     Every scenario works on a queue of its own and takes away what it wrote, so a server in use may be tried: other
     queues are never touched. `stale` flushes the script cache once; other clients load their scripts again.

@@ -23,14 +23,16 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     folder: Annotated[
-        str | None, typer.Argument(help="Default: the standard library of this Python.", show_default=False)
+        str | None,
+        typer.Argument(metavar="FOLDER", help="Default: the standard library of this Python.", show_default=False),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the totals for a machine, and nothing else.")] = False,
 ) -> None:
-    """Hash every file below FOLDER, one job a file, and check that each was hashed exactly once.
+    """Hash files by jobs, and check each was hashed once.
 
-    Among them are a job that fails twice, one that always fails, one that puts itself off, some for later, and a
-    recurrence. It uses the server that comes with EchoMQ and leaves nothing on it.
+    One job a file, for every file below FOLDER. Among them are a job that fails twice, one that always fails, one
+    that puts itself off, some for later, and a recurrence. It uses the server that comes with EchoMQ and leaves
+    nothing on it.
 
     Exit codes: 0 every file was hashed once, 1 something is missing or wrong, 2 FOLDER cannot be used.
 

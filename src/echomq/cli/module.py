@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import typer
 
+_HELP = """The native module for a server of yours.
+
+\b
+Examples:
+  echomq module path
+  valkey-server --loadmodule "$(echomq module path)"
+"""
+
 
 def register(app: typer.Typer) -> None:
     """Adds the command to the program."""
-    module = typer.Typer(no_args_is_help=True, help="The native module for a server of yours.")
+    module = typer.Typer(no_args_is_help=True, help=_HELP)
     # A callback keeps `path` a word of its own, as long as it is the only one.
     module.callback()(_module)
     module.command("path")(path)

@@ -42,6 +42,8 @@ def pause(
 
     Jobs in hand go on, and new ones are taken in, until echomq resume.
 
+    Exit codes: 0 done, 1 the server cannot be reached, 2 something is written wrongly, or there is no such queue.
+
     \b
     Examples:
       echomq pause mail
@@ -60,6 +62,8 @@ def pause(
 
 def resume(queue: Queue, url: Url = None, fence: Fence = None, wire: WireText = None, json: Json = False) -> None:
     """Let the jobs of a paused queue start again.
+
+    Exit codes: 0 done, 1 the server cannot be reached, 2 something is written wrongly, or there is no such queue.
 
     \b
     Examples:
@@ -85,6 +89,9 @@ def drain(
 
     After a question. Jobs in hand, in lanes and in the morgue stay. The lanes of a queue are drained one by one:
     echomq lanes QUEUE LANE --drain.
+
+    Exit codes: 0 done; 1 nobody said yes, or the server cannot be reached; 2 something is written wrongly, or there is
+    no such queue.
 
     \b
     Examples:
@@ -120,6 +127,9 @@ def obliterate(
 
     Jobs, lanes, recurrences, settings and numbers, after its name was typed. The queue must be paused, and without
     --force no job may be in hand.
+
+    Exit codes: 0 done; 1 the queue is not paused or not idle, nobody typed its name, or the server cannot be reached; 2
+    something is written wrongly, or there is no such queue.
 
     \b
     Examples:
@@ -179,6 +189,8 @@ def set_(
     """Show or change the settings of a queue.
 
     They hold for all workers, at once. The workers delete what the morgue may not keep, the oldest first.
+
+    Exit codes: 0 done, 1 the server cannot be reached, 2 something is written wrongly, or there is no such queue.
 
     \b
     Examples:

@@ -66,6 +66,9 @@ def dead(
     They are listed by their mint, the oldest first. The filters say which are meant, for the actions too. Large
     errors are searched in their first 4,096 bytes. A job that lives again before its turn comes is left alone.
 
+    Exit codes: 0 done; 1 nobody said yes, or the server cannot be reached; 2 something is written wrongly, or there is
+    no such queue.
+
     \b
     Examples:
       echomq dead mail

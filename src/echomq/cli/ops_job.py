@@ -44,6 +44,9 @@ def job(
     Its row, its place, its times, its log and its flow; or, with one of the actions, do that. --cancel buries a job
     that waits; one in hand is told, and ends when its code asks (job context, cancelled).
 
+    Exit codes: 0 done; 1 the job is not in a state for it, or the server cannot be reached; 2 something is written
+    wrongly, or there is no such job.
+
     \b
     Examples:
       echomq job JOB0NgWEfAEJfs

@@ -59,6 +59,8 @@ def jobs(
     jobs for later by their run-at, jobs in hand by the end of their lease. Flow parents that wait for children are
     listed only when asked for, because they are found by walking the server's keys.
 
+    Exit codes: 0 done, 1 the server cannot be reached, 2 something is written wrongly, or there is no such queue.
+
     \b
     Examples:
       echomq jobs mail

@@ -67,6 +67,9 @@ def lanes(
     The deepest lane comes first. A lane of which nothing is left, no job, limit, weight or pause, is listed as long
     as its text is known.
 
+    Exit codes: 0 done; 1 nobody said yes, or the server cannot be reached; 2 something is written wrongly, or there is
+    no such queue or lane.
+
     \b
     Examples:
       echomq lanes mail

@@ -23,6 +23,8 @@ def queues(url: Url = None, fence: Fence = None, wire: WireText = None, json: Js
     What waits, runs, is put off and died, and who serves it. "oldest" is the age of the oldest job that could be
     claimed; "late" is how long the first entry of the schedule or of the recurrences has been due.
 
+    Exit codes: 0 done, 1 the server cannot be reached, 2 something is written wrongly.
+
     \b
     Examples:
       echomq queues
@@ -67,6 +69,8 @@ def stats(
     One queue is shown with its settings; all of them with their sum.
 
     With --watch and --json it prints one document a line, a line a reading.
+
+    Exit codes: 0 done, 1 the server cannot be reached, 2 something is written wrongly, or there is no such queue.
 
     \b
     Examples:

@@ -61,6 +61,9 @@ def repeats(
     The next to run comes first. A program that registers its recurrences at every start brings a cancelled one back:
     take it out there, too, or pause it: that stays.
 
+    Exit codes: 0 done; 1 the recurrence cannot be run or resumed as it is, or the server cannot be reached; 2 something
+    is written wrongly, or there is no such queue or recurrence.
+
     \b
     Examples:
       echomq repeats mail

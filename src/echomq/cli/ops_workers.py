@@ -37,6 +37,8 @@ def workers(
     gone; after five it is forgotten. Clients that do not register, such as loops of your own made of verbs, are not
     seen here.
 
+    Exit codes: 0 done, 1 the server cannot be reached, 2 something is written wrongly, or there is no such queue.
+
     \b
     Examples:
       echomq workers

@@ -42,12 +42,29 @@ COMMANDS: Final = {
 """The commands, each with the module of `echomq.cli` that adds it by `register(app)`, and imports what it needs when it
 runs."""
 
+_HELP: Final = """Jobs that run on time, on Valkey or Redis.
+
+Each command says more, with examples, by --help.
+
+Exit codes: 0 done; 1 it could not be, and one sentence says why; 2 something is written wrongly; 130 interrupted. Some
+commands have more, as their help says.
+
+\b
+Examples:
+  echomq demo
+  echomq worker tasks:mq
+  echomq queues --url valkey://localhost:6379/0
+  echomq stats --watch 2
+  echomq dead mail --error timeout --retry
+  echomq health
+"""
+
 
 def build(only: str | None = None) -> typer.Typer:
     """The program with its commands; with `only`, with those of that command's module: the others cost time."""
     app = typer.Typer(
         name="echomq",
-        help="Jobs that run on time, on Valkey or Redis.",
+        help=_HELP,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,

@@ -22,9 +22,12 @@ def server(
         bool, typer.Option("--durable", help="Ask for an fsync on every write, not one a second.")
     ] = False,
 ) -> None:
-    """Run the server that comes with EchoMQ in the foreground, until SIGINT or SIGTERM.
+    """Run the server that comes with EchoMQ.
 
-    Programs start it by themselves when they need it; run it here to watch it, or to keep it running.
+    In the foreground, until SIGINT or SIGTERM. Programs start it by themselves when they need it; run it here to watch
+    it, or to keep it running.
+
+    Exit codes: 0 it was stopped, 1 it cannot run, ended by itself, or the folder has one that runs, 2 a wrong argument.
 
     \b
     Examples:

@@ -103,7 +103,9 @@ def worker(
         typer.Option("--prune-schedules", help="End the schedules that the app's code declared once, and no more."),
     ] = False,
 ) -> None:
-    """Run the jobs of an app: one process claims, retries, recurs and recovers, with no scheduler beside it.
+    """Run the jobs of an app.
+
+    One process claims, retries, recurs and recovers, with no scheduler beside it.
 
     The first SIGTERM or SIGINT ends it gracefully: no new jobs, --grace seconds for the running ones, then they are
     handed back with no attempt spent. A second signal hands them back at once. While it still connects one is enough.
