@@ -123,3 +123,12 @@ def test_a_broken_count_of_attempts_is_seen_nearly_everywhere(server: Server, mo
     words = r"\(tonumber\(row\[2\] or nil\) or 0\) \+ 1"
     damage(monkeypatch, Break("", ("claim",), words, "(tonumber(row[2] or nil) or 0) + 2", set()))
     assert {"claim", "backoff", "retry", "token_never_falls"} <= results_of(server)
+
+
+def test_a_script_that_is_no_longer_its_commands_twin_is_seen(
+    start_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = start_server(module=True).url
+    damage(monkeypatch, Break("", ("enqueue_many",), r"'payload'", "'body'", set()))
+    with Bench(url, wire=6) as bench:
+        assert {result.name for result in run(bench, every()) if result.status is Status.FAIL} == {"wires_agree"}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 from echomq.conformance.desk import FAR_MS, PAST, Desk
@@ -11,6 +14,9 @@ from echomq.protocol.call import Arg, Call
 from echomq.protocol.errors import ServerError
 from echomq.protocol.replies import Rescheduling
 from echomq.protocol.scripts import twins
+
+_NEVER_MS = 2**52
+"""A run-at that no server's clock comes to."""
 
 
 def _counts(desk: Desk) -> dict[str, int]:
@@ -104,3 +110,69 @@ def _left_to_script(desk: Desk) -> None:
     many = [jobs.promote(desk.queue), jobs.promote(desk.queue)]
     desk.expect("promoted in one flight", desk.bench.conn.run_many(many), [1, 0])
     desk.stands(job_id, "pending", "lane")
+
+
+def _calls(desk: Desk, ids: list[str]) -> Iterator[Call[Any]]:
+    """Every verb with a twin: done, repeated and refused, at instants that no clock moves."""
+    q, (a, b, c, d, late, absent) = desk.queue, ids
+    yield jobs.enqueue(q, a, b"p")
+    yield jobs.enqueue(q, a, b"again")
+    yield jobs.enqueue_many(q, [(b, b"p"), (b, b"again"), (c, b"p")])
+    yield jobs.enqueue_at(q, d, b"p", at_ms=PAST)
+    yield jobs.enqueue_at(q, d, b"again", at_ms=PAST)
+    yield jobs.enqueue_at(q, late, b"p", at_ms=_NEVER_MS)
+    for job_id in (late, a, absent):
+        yield jobs.reschedule(q, job_id, at_ms=_NEVER_MS - 1)
+    timed = jobs.enqueue_at(q, absent, b"p", at_ms=PAST)
+    for word, value in (("on", "5"), ("at", "-1"), ("at", "05"), ("in", "1e3")):
+        yield replace(timed, args=(*timed.args[:-2], word, value))
+    yield replace(timed, args=timed.args[:-1])
+    yield replace(timed, args=("ORD0KHTOWnGLuC", *timed.args[1:]))
+    for batch in (1, 5):
+        yield jobs.promote(q, batch=batch)
+    yield jobs.claim_many(q, 2)
+    yield jobs.claim(q)
+    for job_id, token in ((a, 9), (d, 1), (absent, 1), (a, 1)):
+        yield jobs.delay(q, job_id, token, at_ms=_NEVER_MS - 2)
+    yield jobs.complete(q, b, 9)
+    yield jobs.complete_many(q, [(b, 1), (b, 1), (late, 1), (d, 1), (absent, 1)])
+    yield jobs.claim_many(q, 9)
+    yield jobs.claim_many(q, 9)
+
+
+def _by_script(call: Call[Any]) -> tuple[Arg, ...]:
+    script = call.script
+    return call.words() if script is None else ("EVAL", script.source, len(call.keys), *call.keys, *call.args)
+
+
+def _played(desk: Desk, ids: list[str], words: Callable[[Call[Any]], tuple[Arg, ...]]) -> Iterator[tuple[str, object]]:
+    """Each call's verb, with its answer and what the queue then holds; instants that come of now are left out."""
+    readers = {"hash": desk.hash, "list": desk.items, "string": lambda key: desk.raw("GET", key)}
+    for job_id in ids:
+        desk.row_key(job_id)
+    for call in _calls(desk, ids):
+        try:
+            answer = desk.raw(*words(call))
+        except ServerError as error:
+            answer = error.reply
+        if call.script is not None and call.script.name == "claim" and isinstance(answer, list):
+            answer = answer[1:]
+        content: dict[str, object] = {}
+        for name in desk.present():
+            key = desk.keys.base + name
+            kind = desk.raw("TYPE", key)
+            text = kind.decode() if isinstance(kind, bytes) else str(kind)
+            look = desk.members if name == "active" else desk.zset
+            content[name] = readers.get(text, look)(key)
+        yield call.verb, (answer, content)
+
+
+@scenario("wires_agree", "For the same input a native command and its script answer alike and leave the same state.")
+def _wires_agree(desk: Desk) -> None:
+    for script in twins():
+        desk.needs(script.native, "native module")
+    ids = desk.mint_many(6)
+    scripted = _played(desk.neighbour(), ids, _by_script)
+    native = _played(desk.neighbour(), ids, Call.native_words)
+    for step, (one, other) in enumerate(zip_longest(scripted, native), 1):
+        desk.expect(f"step {step}, a native {one[0]}", other, one)
