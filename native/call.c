@@ -21,14 +21,14 @@ bool emq_is_job(struct text id) {
     return id.length >= 3 && memcmp(id.at, "JOB", 3) == 0 && !memchr(id.at, '\0', id.length);
 }
 
-enum emq_due emq_due(long long *run_at_ms, const RedisModuleString *mode, const RedisModuleString *value) {
-    struct text word = emq_text(mode);
+const char *emq_due(long long *run_at_ms, RedisModuleString **mode, const char *no_mode, const char *no_due) {
+    struct text word = emq_text(mode[0]);
     bool from_now = emq_same(word, emq_word("in"));
-    if (!from_now && !emq_same(word, emq_word("at"))) return EMQ_DUE_MODE;
-    long long due = emq_natural(emq_text(value));
-    if (due < 0) return EMQ_DUE_VALUE;
+    if (!from_now && !emq_same(word, emq_word("at"))) return no_mode;
+    long long due = emq_natural(emq_text(mode[1]));
+    if (due < 0) return no_due;
     if (from_now) due += RedisModule_Milliseconds();
-    if (due > EMQ_LAST) return EMQ_DUE_VALUE;
+    if (due > EMQ_LAST) return no_due;
     *run_at_ms = due;
-    return EMQ_DUE_SOUND;
+    return NULL;
 }

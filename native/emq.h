@@ -46,9 +46,8 @@ long long emq_natural(struct text text);
 /* call.c: what is checked before anything is read. */
 bool emq_queue(struct queue *queue, RedisModuleCtx *ctx, const RedisModuleString *first_key);
 bool emq_is_job(struct text id);
-enum emq_due { EMQ_DUE_SOUND, EMQ_DUE_MODE, EMQ_DUE_VALUE };
-/* The run-at that `in|at value` means. */
-enum emq_due emq_due(long long *run_at_ms, const RedisModuleString *mode, const RedisModuleString *value);
+/* The run-at that `in|at value`, two arguments of a call, means. Gives what it is refused with, NULL when it is sound. */
+const char *emq_due(long long *run_at_ms, RedisModuleString **mode, const char *no_mode, const char *no_due);
 
 /* keys.c: `base part id tail`, to be freed with emq_free. A command goes by its first key's queue and its id alone, as
  * the scripts do: `given`, the key that a caller names for it, is only taken when it is the same. */

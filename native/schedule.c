@@ -29,11 +29,8 @@ int emq_schedule(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     struct queue queue;
     if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE(VERB));
     long long due;
-    switch (emq_due(&due, argv[6], argv[7])) {
-        case EMQ_DUE_MODE: return RedisModule_ReplyWithError(ctx, EMQ_MODE(VERB));
-        case EMQ_DUE_VALUE: return RedisModule_ReplyWithError(ctx, EMQ_DUE(VERB));
-        case EMQ_DUE_SOUND: break;
-    }
+    const char *wrong = emq_due(&due, argv + 6, EMQ_MODE(VERB), EMQ_DUE(VERB));
+    if (wrong) return RedisModule_ReplyWithError(ctx, wrong);
     if (!emq_is_job(emq_text(argv[4]))) return RedisModule_ReplyWithError(ctx, EMQ_NOT_A_JOB);
     return admit(&queue, argv, due);
 }
