@@ -18,6 +18,7 @@ __all__ = [
     "MAX_MS",
     "MAX_PAYLOAD",
     "MAX_SPAN_MS",
+    "any_name",
     "check_job",
     "encoded",
     "error_of",
@@ -99,6 +100,14 @@ def name_of(what: str, value: str) -> str:
         raise InvalidInputError(f"{what} must be str, not {type(value).__name__}: {value!r}")
     if not value or not (value.isprintable() or _prints(value)):
         raise InvalidInputError(f"{what} {value!r} must be printable text, at least one character")
+    return value
+
+
+def any_name(what: str, value: str) -> str:
+    """A name as another client may have made it: text that UTF-8 can hold, not empty."""
+    if not isinstance(value, str) or not value:
+        raise InvalidInputError(f"{what} must be text, at least one character, not {value!r}")
+    encoded(what, value)
     return value
 
 

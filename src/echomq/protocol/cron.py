@@ -11,8 +11,7 @@ from enum import Enum
 from typing import Final
 
 from echomq.protocol.call import Arg, Call, Reply
-from echomq.protocol.checks import check_job, encoded, integer, milliseconds, name_of, payload_of
-from echomq.protocol.errors import InvalidInputError
+from echomq.protocol.checks import any_name, check_job, integer, milliseconds, name_of, payload_of
 from echomq.protocol.keys import keys
 from echomq.protocol.recurring import MAX_CATCH_UP, Definition, Entry, History, Kind, Standing, entry_of
 from echomq.protocol.repeat import Due, Firing, dues_of
@@ -106,9 +105,7 @@ class Ran(Enum):
 
 def _names(queue: str, name: str) -> tuple[str, str]:
     """The keys of a name in the `cron` registry. Any other client's name can be looked at and ended."""
-    if not isinstance(name, str) or not name:
-        raise InvalidInputError(f"recurrence name must be text, at least one character, not {name!r}")
-    encoded("recurrence name", name)
+    any_name("recurrence name", name)
     k = keys(queue)
     return k.cron, f"{k.cron}:{name}"
 

@@ -10,7 +10,7 @@ from enum import Enum
 from hashlib import sha1
 
 from echomq.protocol.call import Arg, Call, Reply
-from echomq.protocol.checks import check_job, encoded, integer, milliseconds, name_of, payload_of, span
+from echomq.protocol.checks import any_name, check_job, integer, milliseconds, name_of, payload_of, span
 from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import as_bytes, as_int, as_list, as_text, unexpected
@@ -90,24 +90,17 @@ def _true(reply: Reply) -> bool:
 def _record(queue: str, name: str) -> tuple[str, str]:
     """The keys of a recurrence. Only a new name has to be printable: any other client's can be fired and cancelled."""
     k = keys(queue)
-    if not isinstance(name, str) or not name:
-        raise InvalidInputError(f"recurrence name must be text, at least one character, not {name!r}")
-    encoded("recurrence name", name)
+    any_name("recurrence name", name)
     return k.repeat, k.repeat_record(name)
 
 
-def _registration_args(name: str, every_ms: int, template: bytes | str, first_run_ms: int) -> tuple[Arg, ...]:
-    return (
-        name_of("recurrence name", name),
-        integer("every_ms", every_ms, least=1),
-        payload_of(template),
-        milliseconds("first_run_ms", first_run_ms),
-    )
+def _definition(name: str, every_ms: int, template: bytes | str) -> tuple[Arg, ...]:
+    return name_of("recurrence name", name), integer("every_ms", every_ms, least=1), payload_of(template)
 
 
 def register(queue: str, name: str, *, every_ms: int, template: bytes | str, first_run_ms: int) -> Call[bool]:
     """A recurrence under a new name, first due at `first_run_ms` (Unix ms); False when the name lives."""
-    args = _registration_args(name, every_ms, template, first_run_ms)
+    args = (*_definition(name, every_ms, template), milliseconds("first_run_ms", first_run_ms))
     return Call("register", _record(queue, name), args, _true, _REGISTER, subject=name)
 
 
@@ -136,12 +129,7 @@ def upsert(
         if first_run_ms is not None
         else ("in", span("first_in_ms", first_in_ms or 0))
     )
-    args = (
-        name_of("recurrence name", name),
-        integer("every_ms", every_ms, least=1),
-        payload_of(template),
-        *first,
-    )
+    args = (*_definition(name, every_ms, template), *first)
     return Call("upsert", _record(queue, name), args, _registration, _UPSERT, subject=name)
 
 
