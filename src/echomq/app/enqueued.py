@@ -54,11 +54,14 @@ class Enqueued:
     """How often it has failed."""
 
     def __str__(self) -> str:
-        said = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
         where = f" in {self.queue}" + (f", lane {self.lane}" if self.lane is not None else "")
         when = "" if self.run_at is None else f", at {self.run_at.isoformat(timespec='milliseconds')}"
         held_back = ", held for its children" if self.state is State.AWAITING_CHILDREN else ""
-        return f"{self.name or 'a payload of no app'}({', '.join(said)}){where}{when}{held_back}"
+        return f"{self.name or 'a payload of no app'}{_said(self.args, self.kwargs)}{where}{when}{held_back}"
+
+
+def _said(args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+    return f"({', '.join([*map(repr, args), *(f'{name}={value!r}' for name, value in kwargs.items())])})"
 
 
 def waiting(mq: EchoMQ, queues: Iterable[str]) -> Plan[list[Enqueued]]:
@@ -172,8 +175,7 @@ class Wanted:
 
     def _takes(self, call: Bound[Any]) -> None:
         name, args, kwargs, _ = read(self._mq, call.payload)
-        said = [*map(repr, args), *(f"{word}={value!r}" for word, value in kwargs.items())]
-        self._said = f"({', '.join(said)})"
+        self._said = _said(args, kwargs)
         self._named = self._by_name(name, args, kwargs)
         options = call.options
         if self._queue is None and options.queue is not None:
