@@ -15,6 +15,20 @@ class TextScript(Script):
         self.__dict__["source"] = text
 
 
+NOSCRIPT = b"-NOSCRIPT No matching script.\r\n"
+"""What a server answers that does not have a script."""
+
+
+class Waiter:
+    """Whoever waits for the reply of a call on a pipe without a socket."""
+
+    def __init__(self) -> None:
+        self.left = False
+
+    def done(self) -> bool:
+        return self.left
+
+
 COUNT = TextScript("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 NOTE = TextScript("note", "return redis.call('APPEND', KEYS[1], ARGV[1])")
 REFUSE = TextScript("refuse", "return redis.error_reply('EMQSTALE complete token mismatch')")

@@ -14,20 +14,10 @@ from echomq.wire.commands import check_command
 from echomq.wire.limits import Limits
 from echomq.wire.pipe import Entry, Pipe, outcome
 from echomq.wire.resp import ErrorReply, pack, raw
-from support.scripted import TextScript
+from support.scripted import NOSCRIPT, TextScript, Waiter
 
 A = TextScript("a", "return 1")
 B = TextScript("b", "return 2")
-
-NOSCRIPT = b"-NOSCRIPT No matching script.\r\n"
-
-
-class Waiter:
-    def __init__(self) -> None:
-        self.left = False
-
-    def done(self) -> bool:
-        return self.left
 
 
 def entry(call: Call[int]) -> Entry[Waiter]:

@@ -13,6 +13,7 @@ from echomq.wire.handshake import Terms
 from echomq.wire.limits import Limits
 from echomq.wire.pipe import Entry, Pipe
 from echomq.wire.resp import ErrorReply, pack, raw
+from support.scripted import NOSCRIPT, Waiter
 
 PROMOTE, DELAY, CLAIM = script("promote"), script("delay"), script("claim")
 NATIVE = frozenset({PROMOTE, DELAY})
@@ -20,15 +21,6 @@ NATIVE = frozenset({PROMOTE, DELAY})
 LANE = b"-EMQSTATE promote lane not native\r\n"
 UNKNOWN = b"-ERR unknown command 'EMQ.PROMOTE', with args beginning with: '2'\r\n"
 FORBIDDEN = b"-NOPERM User mail has no permissions to run the 'emq.promote' command\r\n"
-NOSCRIPT = b"-NOSCRIPT No matching script.\r\n"
-
-
-class Waiter:
-    def __init__(self) -> None:
-        self.left = False
-
-    def done(self) -> bool:
-        return self.left
 
 
 def pipe_on(native: frozenset[Script] = NATIVE, *, yields: bool = True) -> Pipe[Waiter]:
