@@ -10,7 +10,7 @@
 local id = ARGV[1]
 local row = fields(id, 'state', 'group', 'lock')
 if not row then
-  for i = 2, 5 do redis.call('ZREM', KEYS[i], id) end
+  for _, set in ipairs({ 'pending', 'active', 'schedule', 'dead' }) do redis.call('ZREM', base .. set, id) end
   return -1
 end
 if locked(id, row[3]) then return redis.error_reply('EMQLOCK job is locked') end
@@ -18,9 +18,11 @@ sound('schedule', 'dead')
 sound_lane(row[2])
 local place = place_of(id, row[2])
 local opened = place and leave(id, row[2], place)
-redis.call('ZREM', KEYS[4], id)
-redis.call('ZREM', KEYS[5], id)
-if ARGV[2] ~= '' and mind('GET', KEYS[6]) == id then redis.call('DEL', KEYS[6]) end
+redis.call('ZREM', base .. 'schedule', id)
+redis.call('ZREM', base .. 'dead', id)
+if ARGV[2] ~= '' and mind('GET', base .. 'de:' .. ARGV[2]) == id then
+  redis.call('DEL', base .. 'de:' .. ARGV[2])
+end
 forget(id, 'removed')
 if place == 'active' then wake_freed(1, opened) end
 return 1

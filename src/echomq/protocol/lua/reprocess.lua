@@ -10,16 +10,16 @@
 local id = ARGV[1]
 local row = fields(id, 'state', 'group')
 if not row then
-  redis.call('ZREM', KEYS[2], id)
+  redis.call('ZREM', base .. 'dead', id)
   return -1
 end
-if not redis.call('ZSCORE', KEYS[2], id) then return redis.error_reply('EMQSTATE not dead') end
+if not redis.call('ZSCORE', base .. 'dead', id) then return redis.error_reply('EMQSTATE not dead') end
 sound('pending')
 sound_lane(row[2])
-redis.call('ZREM', KEYS[2], id)
-redis.call('HDEL', KEYS[1], 'last_error', 'stalled', 'failures', 'died_ms', 'cancel')
-if (tonumber(redis.call('GET', KEYS[1] .. ':dependencies') or nil) or 0) > 0 then
-  redis.call('HSET', KEYS[1], 'state', 'awaiting_children')
+redis.call('ZREM', base .. 'dead', id)
+redis.call('HDEL', row_of(id), 'last_error', 'stalled', 'failures', 'died_ms', 'cancel')
+if (tonumber(redis.call('GET', row_of(id) .. ':dependencies') or nil) or 0) > 0 then
+  redis.call('HSET', row_of(id), 'state', 'awaiting_children')
 else
   wake(to_place(id, row[2]))
 end

@@ -25,7 +25,7 @@ if refused then return refused end
 local id = ARGV[1]
 local row = fields(id, 'attempts', 'group', 'failures')
 if not row then
-  redis.call('ZREM', KEYS[1], id)
+  redis.call('ZREM', base .. 'active', id)
   return redis.error_reply('EMQSTALE job gone')
 end
 if row[1] ~= ARGV[2] then return redis.error_reply('EMQSTALE retry token mismatch') end
@@ -36,11 +36,11 @@ sound('schedule', 'dead')
 sound_lane(group)
 local opened = leave(id, group, place)
 local failures = string.format('%.0f', (tonumber(row[3] or nil) or 0) + 1)
-redis.call('HSET', KEYS[4], 'failures', failures)
+redis.call('HSET', row_of(id), 'failures', failures)
 local again = (tonumber(row[1]) or 0) < max
 if again then
-  redis.call('HSET', KEYS[4], 'state', 'scheduled', 'last_error', ARGV[5])
-  redis.call('ZADD', KEYS[2], now + delay, id)
+  redis.call('HSET', row_of(id), 'state', 'scheduled', 'last_error', ARGV[5])
+  redis.call('ZADD', base .. 'schedule', now + delay, id)
 else
   bury(id, ARGV[5], (ARGV[9] or '') ~= '')
   follow(ARGV[9], ARGV[10])
