@@ -123,6 +123,15 @@ async def test_a_token_for_which_no_slot_is_free_goes_to_another(desk: Desk) -> 
             await until(lambda: one.tally.completed == 1)
 
 
+async def test_one_that_has_run_all_there_was_is_idle_without_another_token_or_beat(desk: Desk) -> None:
+    desk.enqueue(count=3, token=False)
+    async with desk.consuming(concurrency=10, beat_ms=MINUTE) as consumer:
+        await consumer.parked.reach(1)
+        while not consumer.idle:
+            await consumer.parked.next()
+        assert consumer.tally.completed == 3
+
+
 async def test_two_consumers_share_the_work_and_run_nothing_twice(desk: Desk) -> None:
     ids = desk.enqueue(count=200)
     runs: list[tuple[int, str]] = []

@@ -73,11 +73,10 @@ class Consumer(Intake):
 
     @property
     def idle(self) -> bool:
-        """Nothing is in hand, the last claim found nothing, and no parent waits for a signal of its jobs."""
-        last = self._turns.last
-        found = last is None or bool(last.jobs) or self._turns.hungry
-        busy = self._held or self._turns.lapsing
-        return not busy and not found and not (self._gear and self._gear.legs.owes)
+        """Nothing is in hand, the last claim left nothing behind, and no parent waits for a signal of its jobs."""
+        # What a claim brought that was not filled is all there was: nobody wakes it for another one.
+        busy = self._held or self._turns.lapsing or self._turns.hungry or self._turns.last is None
+        return not busy and not (self._gear and self._gear.legs.owes)
 
     @property
     def next_run_ms(self) -> int | None:
