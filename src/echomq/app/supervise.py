@@ -45,6 +45,8 @@ _MARGIN_S: Final = 10.0
 _LAST_WORDS_S: Final = 1.0
 _RELOAD_S: Final = 2.0
 """How long running jobs may go on when the code has changed."""
+_HEARKEN_S: Final = 1.0
+"""A signal that comes just before the main thread begins to wait is heard when it looks again, and no earlier."""
 _WORDS: Final = ("processes", "reload", *WorkerWords.__annotations__)
 
 
@@ -131,7 +133,7 @@ class Supervisor:
             return
         waits = [seat.due_at - now for seat in self._seats if seat.due_at is not None]
         with suppress(Empty):
-            self._events.get(timeout=min(waits, default=None))()
+            self._events.get(timeout=min(waits, default=_HEARKEN_S))()
 
     def _due(self, seat: _Seat) -> None:
         child = seat.child
