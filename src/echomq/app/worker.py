@@ -18,6 +18,7 @@ from echomq.app.declared import sync_at_start
 from echomq.app.dispatch import Dispatch
 from echomq.app.echomq import EchoMQ
 from echomq.app.flag import flag
+from echomq.app.insisting import Insisting
 from echomq.app.joblog import JobLog
 from echomq.app.lifecycle import Lifecycle
 from echomq.app.patience import PATIENCE_S, Patience
@@ -137,6 +138,9 @@ class Worker:
         self._consumers: list[Consumer] = []
         self._ending: list[asyncio.Future[None]] = []
         self._cut_short = False
+        self._free = True
+        """No consumer of it claims, or holds what it has claimed: the process may end at any moment."""
+        self._insisting: Insisting | None = None
         self._stopping: asyncio.Event | None = None
         self._at_once: asyncio.Event | None = None
 
@@ -200,10 +204,11 @@ class Worker:
         """Serves with an event loop of its own, on uvloop where that is installed, until SIGTERM or SIGINT.
 
         Either signal is a `stop`, and so is the SIGHUP of a terminal that is closed; in a thread that is not the main
-        one there are none. Where jobs had to be handed back the process ends here and now, with exit code 0: what they
-        left behind, such as a function in its thread, would go on beside their next run. It does so, too, when it was
-        told to stop while it still connected: the thread that waits for an embedded server would go on. Raises what
-        `serve` raises.
+        one there are none. A second one that the loop cannot hear, since a start-up hook blocks it, ends the process
+        all the same, as long as no job is in hand. Where jobs had to be handed back the process ends here and now, with
+        exit code 0: what they left behind, such as a function in its thread, would go on beside their next run. It does
+        so, too, when it was told to stop while it still connected: the thread that waits for an embedded server would
+        go on. Raises what `serve` raises.
         """
         # Not in `with`: leaving it waits for every thread.
         runner = new_runner()
@@ -249,6 +254,7 @@ class Worker:
         who = identity(self._queues)
         self._consumers = [self._consumer(queue, keeper, who, shared) for queue in self._queues]
         stack.push_async_callback(self._drain)
+        self._free = False
         for consumer in self._consumers:
             await consumer.start()
 
@@ -278,9 +284,16 @@ class Worker:
             loop = asyncio.get_running_loop()
             # Without a terminal, as with `nohup`, it is ignored and stays so.
             hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
-            for number in (signal.SIGTERM, signal.SIGINT, *hangup):
+            numbers = (signal.SIGTERM, signal.SIGINT, *hangup)
+            for number in numbers:
                 loop.add_signal_handler(number, self._signalled, number)
-        await self.serve()
+            if not self.supervised:
+                self._insisting = Insisting(numbers, lambda: self._free)
+        try:
+            await self.serve()
+        finally:
+            if self._insisting is not None:
+                self._insisting.close()
 
     def _check_processes(self, address: Address | None) -> None:
         if address is not None:
@@ -301,6 +314,8 @@ class Worker:
 
     def _signalled(self, number: int) -> None:
         name = signal.Signals(number).name
+        if self._insisting is not None:
+            self._insisting.heard()
         told = self._stopping is not None and self._stopping.is_set()
         if told and self.supervised:
             return
@@ -367,6 +382,7 @@ class Worker:
         await asyncio.wait([hurrying])
         for each in ending:
             each.result()
+        self._free = True
 
     async def _hurry(self, stopping: asyncio.Event, at_once: asyncio.Event) -> None:
         if self.worn is not None:
