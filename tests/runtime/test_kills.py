@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from echomq.identity.branded import unix_ms
 from echomq.runtime import Pump
 from support import worker_process
 from support.desk import Desk, until
@@ -120,16 +119,14 @@ async def test_one_slot_fires_once_however_many_fire_and_freeze(desk: Desk, work
         desk.recur("tick", period, first)
         await until(lambda: len(desk.seen) + len(workers.started()) >= 3)
         os.kill(frozen.pid, signal.SIGSTOP)
-        thaw_at = desk.raw.now_ms() + 3_000
-        await until(lambda: desk.raw.now_ms() > thaw_at)
-        os.kill(frozen.pid, signal.SIGCONT)
-        seen = len(desk.seen)
-        await until(lambda: len(desk.seen) >= seen + 5)
-        desk.raw.execute("DEL", desk.key("repeat"), desk.key("repeat:tick"))
-        last = desk.raw.now_ms()
+        for more in (12, 5):  # a frozen worker is no reason to miss any, nor is one that comes back
+            seen = len(desk.seen)
+            await until(lambda enough=seen + more: len(desk.seen) >= enough)
+            os.kill(frozen.pid, signal.SIGCONT)
+        stop = "local next = redis.call('ZSCORE', KEYS[1], 'tick') redis.call('DEL', unpack(KEYS)) return next"
+        last = int(desk.raw.execute("EVAL", stop, 2, desk.key("repeat"), desk.key("repeat:tick")))
         await until(lambda: desk.size("active") == desk.size("pending") == 0)
     ids = {job.id for job in desk.seen} | set(workers.started())
-    slots = [(unix_ms(job_id) - first) // period for job_id in ids]
-    assert len(set(slots)) == len(slots), "a slot fired twice"
-    # A slot may be missed where this machine is too busy; a frozen worker is no reason to miss any.
-    assert len(slots) > (last - first) // period // 2
+    # By their number: an id is minted a little before it is admitted, which may be in the slot before its own. A slot
+    # may be missed where this machine is too busy.
+    assert len(ids) <= (last - first) // period, "a slot fired twice"
