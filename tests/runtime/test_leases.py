@@ -13,7 +13,8 @@ from echomq.runtime import LeaseKeeper
 from support.desk import Desk, until
 
 MINUTE = 60_000
-LEASE = 400
+LEASE = 1_000
+"""The keeper is to get to the server within half of it, however busy the machine is."""
 
 
 def deadline(desk: Desk, job_id: str) -> int:
@@ -36,7 +37,7 @@ async def test_a_long_handler_keeps_its_lease(desk: Desk) -> None:
     async with desk.consuming(handler, lease_ms=LEASE, beat_ms=20) as consumer:
         await until(lambda: deadline(desk, job_id))
         first = deadline(desk, job_id)
-        await until(lambda: desk.raw.now_ms() > first + 3 * LEASE)
+        await until(lambda: desk.raw.now_ms() > first + LEASE)
         assert deadline(desk, job_id) > desk.raw.now_ms()
         go.set()
         await until(lambda: consumer.tally.completed == 1)
@@ -49,7 +50,7 @@ async def test_a_handler_that_blocks_the_loop_keeps_its_lease(desk: Desk) -> Non
     found: list[bool] = []
 
     async def handler(job: Claimed) -> None:
-        end = desk.raw.now_ms() + 3 * LEASE
+        end = desk.raw.now_ms() + 2 * LEASE
         while (now := desk.raw.now_ms()) < end:  # a busy handler: the loop does not move
             found.append(deadline(desk, job_id) > now)
 
