@@ -49,7 +49,7 @@ local function serve()
       from_flat(want - taken)
       break
     end
-    turn = math.min(turn or tonumber(redis.call('GET', base .. 'turn') or nil) or 0, lanes)
+    turn = math.min(turn or tonumber(mind('GET', base .. 'turn') or nil) or 0, lanes)
     if turn > 0 and from_lanes(one) then
       turn = turn - 1
     else
@@ -61,13 +61,14 @@ local function serve()
       end
     end
   end
-  if turn then redis.call('SET', base .. 'turn', turn) end
+  if turn and not nothing_but_barred() then redis.call('SET', base .. 'turn', turn) end
 end
 
 if want > 0 then
   sound('active', 'dead')
   local served, failure = pcall(serve)
   if not served and taken == 0 then return failed(failure) end
+  if nothing_but_barred() then return failed(barred) end
   if taken < want then why = 'empty' end
   spend(taken)
 end

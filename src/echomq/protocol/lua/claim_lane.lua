@@ -14,7 +14,7 @@ if not deadline then return refused end
 local room, why = gate(100000)
 local function share(group)
   local weight = 1
-  if ARGV[3] == 'weighted' then weight = tonumber(redis.call('HGET', base .. 'gweight', group) or nil) or 1 end
+  if ARGV[3] == 'weighted' then weight = tonumber(mind('HGET', base .. 'gweight', group) or nil) or 1 end
   return math.min(math.max(weight, 1), room)
 end
 if room > 0 then
@@ -22,6 +22,7 @@ if room > 0 then
   sound('active', 'dead')
   local served, found = pcall(from_lanes, share)
   if not served and taken == 0 then return failed(found) end
+  if nothing_but_barred() then return failed(barred) end
   if taken == 0 then why = 'empty' end
   spend(taken)
 end

@@ -5,6 +5,7 @@
 -- returns 1; 0 when there was none
 -- @include base
 local found = 0
+for _, kind in ipairs({ 'repeat', 'cron' }) do redis.call('ZCARD', base .. kind) end
 for _, kind in ipairs({ 'repeat', 'cron' }) do
   found = found + redis.call('DEL', base .. kind .. ':' .. ARGV[1])
   found = found + redis.call('ZREM', base .. kind, ARGV[1])

@@ -7,7 +7,7 @@
 -- @include dues
 -- @include entry
 local entries = {}
-dues(KEYS[2], ARGV[1], ARGV[2], function(name)
+dues(base .. 'cron', ARGV[1], ARGV[2], function(name)
   local found = entry('cron', name)
   table.insert(found, 1, name)
   entries[#entries + 1] = found

@@ -13,20 +13,20 @@
 -- @include admit
 -- @include entry
 -- @include occurrence
-local name = ARGV[1]
+local name, target = ARGV[1], KEYS[1] .. ':' .. ARGV[1]
 for i = 5, #ARGV, 4 do
   local refused = not_a_job(ARGV[i])
   if refused then return refused end
 end
 local score = tonumber(redis.call('ZSCORE', KEYS[1], name) or nil)
 local function nothing(verdict) return { verdict, score and score < 2 ^ 53 and math.max(score, 0) or -1, {} } end
-if not score or stamp_of('cron', name) ~= ARGV[2] or not is_record(KEYS[2]) then return nothing('lost') end
+if not score or stamp_of('cron', name) ~= ARGV[2] or not is_record(target) then return nothing('lost') end
 if score > now then return nothing('early') end
 for i = 5, #ARGV, 4 do
   if tonumber(ARGV[i + 2]) > now then return nothing('early') end
   if known(ARGV[i]) then return nothing('duplicate') end
 end
-local record = redis.call('HMGET', KEYS[2], 'overlap', 'last_id', 'last_slot_ms', 'max_runs', 'runs')
+local record = redis.call('HMGET', target, 'overlap', 'last_id', 'last_slot_ms', 'max_runs', 'runs')
 local last, last_slot = record[2], tonumber(record[3] or nil) or -1
 local most, runs = tonumber(record[4] or nil), tonumber(record[5] or nil) or 0
 -- busy(id): whether the last occurrence is still to come to its end. One in the morgue has, and so has one that is gone.
@@ -37,7 +37,7 @@ local function busy(id)
     or redis.call('ZSCORE', base .. 'schedule', id) ~= false
     or row[1] == 'awaiting_children'
 end
-local options = options_of(KEYS[2])
+local options = options_of(target)
 local ids, admitted, skipped, late = {}, 0, 0, nil
 for i = 5, #ARGV, 4 do
   local id, slot = ARGV[i], tonumber(ARGV[i + 1])
@@ -55,19 +55,19 @@ for i = 5, #ARGV, 4 do
 end
 if admitted > 0 then
   redis.call(
-    'HSET', KEYS[2], 'last_id', last, 'last_slot_ms', string.format('%.0f', last_slot), 'last_run_ms',
+    'HSET', target, 'last_id', last, 'last_slot_ms', string.format('%.0f', last_slot), 'last_run_ms',
     string.format('%.0f', now), 'last_late_ms', string.format('%.0f', late), 'runs', string.format('%.0f', runs + admitted)
   )
 end
-if skipped > 0 then redis.call('HINCRBY', KEYS[2], 'skipped', skipped) end
+if skipped > 0 then mind('HINCRBY', target, 'skipped', skipped) end
 local slot, following = ARGV[3], ARGV[4]
 if most and runs + admitted >= most then
   slot, following = '', 'inf'
 end
 if slot == '' then
-  redis.call('HDEL', KEYS[2], 'slot_ms')
+  redis.call('HDEL', target, 'slot_ms')
 else
-  redis.call('HSET', KEYS[2], 'slot_ms', slot)
+  redis.call('HSET', target, 'slot_ms', slot)
 end
 redis.call('ZADD', KEYS[1], following, name)
 return { 'fired', following == 'inf' and -1 or tonumber(following), ids }

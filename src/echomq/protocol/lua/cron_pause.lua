@@ -8,9 +8,10 @@
 -- @include entry
 -- @include recurrence
 redis.call('ZCARD', KEYS[1])
-if redis.call('EXISTS', KEYS[2]) == 1 then
-  if not is_record(KEYS[2]) then return 0 end
-  local added = redis.call('HSET', KEYS[2], 'paused', '1')
+local record = KEYS[1] .. ':' .. ARGV[1]
+if redis.call('EXISTS', record) == 1 then
+  if not is_record(record) then return 0 end
+  local added = redis.call('HSET', record, 'paused', '1')
   redis.call('ZADD', KEYS[1], '+inf', ARGV[1])
   return added == 1 and 1 or 2
 end
@@ -18,9 +19,9 @@ local plain = base .. 'repeat:' .. ARGV[1]
 local period, template = readable(plain)
 if not period then return 0 end
 local score = tonumber(redis.call('ZSCORE', base .. 'repeat', ARGV[1]) or nil)
-redis.call('HSET', KEYS[2], 'every_ms', string.format('%.0f', period), 'template', template, 'paused', '1')
+redis.call('HSET', record, 'every_ms', string.format('%.0f', period), 'template', template, 'paused', '1')
 if score and score >= 0 and score <= LAST then
-  redis.call('HSET', KEYS[2], 'slot_ms', string.format('%.0f', math.floor(score)))
+  redis.call('HSET', record, 'slot_ms', string.format('%.0f', math.floor(score)))
 end
 redis.call('ZADD', KEYS[1], '+inf', ARGV[1])
 redis.call('DEL', plain)

@@ -11,7 +11,7 @@
 -- @include admit
 -- @include entry
 -- @include occurrence
-local id = ARGV[4]
+local id, record = ARGV[4], KEYS[1] .. ':' .. ARGV[1]
 local refused = not_a_job(id)
 if refused then return refused end
 if stamp_of(ARGV[2], ARGV[1]) ~= ARGV[3] then return { 'changed', '' } end
@@ -22,9 +22,9 @@ if ARGV[2] == 'repeat' then
   wake(1)
   return { 'admitted', '' }
 end
-if not is_record(KEYS[2]) then return { 'changed', '' } end
-local holder = occur(id, ARGV[5], options_of(KEYS[2]))
+if not is_record(record) then return { 'changed', '' } end
+local holder = occur(id, ARGV[5], options_of(record))
 if holder ~= 1 then return { 'held', holder } end
-redis.call('HSET', KEYS[2], 'last_id', id, 'last_run_ms', string.format('%.0f', now))
-redis.call('HDEL', KEYS[2], 'last_late_ms')
+redis.call('HSET', record, 'last_id', id, 'last_run_ms', string.format('%.0f', now))
+redis.call('HDEL', record, 'last_late_ms')
 return { 'admitted', '' }

@@ -5,6 +5,8 @@
 -- ARGV[1] -> limit
 -- returns how many; fewer than the limit when nothing is left, not even a parent that a drained child has released
 -- @include forget
+-- @include sound
+sound('pending', 'schedule', 'dead')
 local left = tonumber(ARGV[1])
 local drained = 0
 local function empty(set)
@@ -16,5 +18,6 @@ local function empty(set)
     drained = drained + #ids
   end
 end
-for i = #KEYS, 2, -1 do empty(KEYS[i]) end
+if KEYS[3] then empty(base .. 'schedule') end
+empty(base .. 'pending')
 return drained

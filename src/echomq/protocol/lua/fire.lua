@@ -15,15 +15,16 @@
 -- @include wake
 local refused = not_a_job(ARGV[3])
 if refused then return refused end
+local record = KEYS[1] .. ':' .. ARGV[1]
 local score = redis.call('ZSCORE', KEYS[1], ARGV[1])
-if not score or redis.call('EXISTS', KEYS[2]) == 0 then
+if not score or redis.call('EXISTS', record) == 0 then
   redis.call('ZREM', KEYS[1], ARGV[1])
   return { 'lost', -1 }
 end
 score = tonumber(score)
 if score ~= tonumber(ARGV[2]) then return { 'lost', score } end
 if score > now then return { 'early', score } end
-local period, template = readable(KEYS[2])
+local period, template = readable(record)
 if not period then
   redis.call('ZREM', KEYS[1], ARGV[1])
   return { 'unreadable', -1 }

@@ -7,8 +7,9 @@
 -- @include base
 -- @include wake
 local span, moved = tonumber(ARGV[1]), {}
-for _, key in ipairs(KEYS) do redis.call('ZCARD', key) end
-for place, key in ipairs(KEYS) do
+local waiting = { base .. 'schedule', base .. 'repeat', base .. 'cron' }
+for _, key in ipairs(waiting) do redis.call('ZCARD', key) end
+for place, key in ipairs(waiting) do
   local members = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
   local batch, count = {}, 0
   for i = 1, #members, 2 do

@@ -5,9 +5,12 @@
 -- returns how many; fewer than the limit when nothing is left
 -- @include place
 -- @include forget
-local ids = redis.call('ZRANGE', KEYS[2], 0, tonumber(ARGV[2]) - 1)
+-- @include sound
+local lane = lane_of(ARGV[1])
+sound_lane(ARGV[1])
+local ids = redis.call('ZRANGE', lane, 0, tonumber(ARGV[2]) - 1)
 for _, id in ipairs(ids) do
-  redis.call('ZREM', KEYS[2], id)
+  redis.call('ZREM', lane, id)
   forget(id, 'drained')
 end
 ring_fix(ARGV[1])

@@ -5,14 +5,17 @@
 -- returns 1; ERR for an n that is no integer
 -- @include natural
 -- @include lane
+-- @include sound
 -- @include wake
 local limit = natural(ARGV[3])
 if not limit then return redis.error_reply('ERR limit must be a non-negative integer') end
+sound_lane(ARGV[2])
+redis.call('HGET', base .. 'gactive', ARGV[2])
 local before = lane_served(ARGV[2])
 if limit == 0 then
-  redis.call('HDEL', KEYS[1], ARGV[2])
+  redis.call('HDEL', base .. 'glimit', ARGV[2])
 else
-  redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
+  redis.call('HSET', base .. 'glimit', ARGV[2], ARGV[3])
 end
 wake(ring_fix(ARGV[2], before))
 return 1

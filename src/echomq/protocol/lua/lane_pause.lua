@@ -4,6 +4,8 @@
 -- ARGV[1] -> group
 -- returns 1
 -- @include lane
-redis.call('SADD', KEYS[1], ARGV[1])
+-- @include sound
+sound_lane(ARGV[1])
+redis.call('SADD', base .. 'paused', ARGV[1])
 ring_fix(ARGV[1])
 return 1

@@ -4,6 +4,8 @@
 -- ARGV[1] -> base     ARGV[2] -> group
 -- returns 1
 -- @include lane
+-- @include sound
 -- @include wake
-if redis.call('SREM', KEYS[1], ARGV[2]) == 1 then wake(ring_fix(ARGV[2], 0)) end
+sound_lane(ARGV[2])
+if redis.call('SREM', base .. 'paused', ARGV[2]) == 1 then wake(ring_fix(ARGV[2], 0)) end
 return 1

@@ -10,6 +10,14 @@
 local refused = not_razable(ARGV[1])
 if refused then return refused end
 local left = tonumber(ARGV[2])
+-- keep_only(kind, name): a set or book of another type leads to nothing, and would be in the way.
+local function keep_only(kind, name)
+  if redis.call('TYPE', base .. name).ok ~= kind then redis.call('DEL', base .. name) end
+end
+for _, name in ipairs({ 'active', 'pending', 'schedule', 'dead', 'repeat', 'cron' }) do keep_only('zset', name) end
+for _, name in ipairs({ 'glimit', 'gactive', 'gweight', 'lanes' }) do keep_only('hash', name) end
+keep_only('list', 'ring')
+keep_only('set', 'paused')
 -- erase(id, in_hand): the row, its kept result, and the held parents above it, which no set names.
 local function erase(id, in_hand)
   local link = fields(id, 'parent', 'parent_queue', 'group')
@@ -18,6 +26,7 @@ local function erase(id, in_hand)
   left = left - 1
   if not link then return end
   if in_hand and link[3] then
+    keep_only('zset', 'g:' .. link[3] .. ':pending')
     hand_freed(link[3])
     ring_fix(link[3])
   end
@@ -39,6 +48,7 @@ for _, name in ipairs({ 'glimit', 'gactive', 'gweight', 'lanes' }) do
 end
 for _, group in ipairs(redis.call('SMEMBERS', base .. 'paused')) do groups[#groups + 1] = group end
 for _, group in ipairs(groups) do
+  keep_only('zset', 'g:' .. group .. ':pending')
   empty(lane_of(group))
   ring_fix(group)
 end
@@ -61,5 +71,5 @@ for _, name in ipairs({
 }) do
   redis.call('DEL', base .. name)
 end
-if ARGV[3] ~= 'hold' then redis.call('DEL', KEYS[1]) end
+if ARGV[3] ~= 'hold' then redis.call('DEL', base .. 'meta') end
 return 0

@@ -7,8 +7,10 @@
 -- @include wake
 local refused = unregistrable('register', ARGV[2], ARGV[4])
 if refused then return refused end
-if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
-redis.call('HSET', KEYS[2], 'every_ms', ARGV[2], 'template', ARGV[3])
+local record = KEYS[1] .. ':' .. ARGV[1]
+redis.call('ZCARD', KEYS[1])
+if redis.call('EXISTS', record) == 1 then return 0 end
+redis.call('HSET', record, 'every_ms', ARGV[2], 'template', ARGV[3])
 redis.call('ZADD', KEYS[1], ARGV[4], ARGV[1])
 if redis.call('ZRANGE', KEYS[1], 0, 0)[1] == ARGV[1] then wake(1) end
 return 1

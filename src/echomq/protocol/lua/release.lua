@@ -9,11 +9,11 @@
 local id = ARGV[1]
 local row = fields(id, 'attempts', 'group')
 if not row then
-  redis.call('ZREM', KEYS[2], id)
+  redis.call('ZREM', base .. 'active', id)
   return redis.error_reply('EMQSTALE job gone')
 end
 if row[1] ~= ARGV[2] then return redis.error_reply('EMQSTALE release token mismatch') end
-if not redis.call('ZSCORE', KEYS[2], id) then return redis.error_reply('EMQSTATE release not active') end
+if not redis.call('ZSCORE', base .. 'active', id) then return redis.error_reply('EMQSTATE release not active') end
 sound('pending')
 sound_lane(row[2])
 local opened = leave(id, row[2], 'active')

@@ -3,5 +3,5 @@
 -- KEYS[1] -> meta
 -- returns 1
 -- @include gate
-if redis.call('HDEL', KEYS[1], 'paused') == 1 then wake(waiting_up_to((gate(64)))) end
+if redis.call('HDEL', KEYS[1], 'paused') == 1 then wake(claimable()) end
 return 1

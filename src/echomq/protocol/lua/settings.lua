@@ -5,13 +5,13 @@
 -- ARGV -> field, value ...
 -- returns 1
 -- @include gate
-local function claimable() return waiting_up_to((gate(64))) end
+-- @include natural
 local before = claimable()
 for i = 1, #ARGV, 2 do
   if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 end
 local after = claimable()
-local ends = tonumber(redis.call('HGET', KEYS[1], 'period_ms') or nil)
+local ends = natural(redis.call('HGET', KEYS[1], 'period_ms') or nil)
 if ends and redis.call('PTTL', base .. 'limiter') > ends then redis.call('PEXPIRE', base .. 'limiter', ends) end
 wake(after - before)
 return 1

@@ -11,10 +11,11 @@
 local first, refused = due_at('upsert', ARGV[4], ARGV[5])
 refused = unregistrable('upsert', ARGV[2]) or refused
 if refused then return refused end
-local old = redis.call('HMGET', KEYS[2], 'every_ms', 'template')
+local record = KEYS[1] .. ':' .. ARGV[1]
+local old = redis.call('HMGET', record, 'every_ms', 'template')
 local placed = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if placed and old[1] == ARGV[2] and old[2] == ARGV[3] then return 'unchanged' end
-redis.call('HSET', KEYS[2], 'every_ms', ARGV[2], 'template', ARGV[3])
+redis.call('HSET', record, 'every_ms', ARGV[2], 'template', ARGV[3])
 if not placed or old[1] ~= ARGV[2] then
   redis.call('ZADD', KEYS[1], first, ARGV[1])
   if redis.call('ZRANGE', KEYS[1], 0, 0)[1] == ARGV[1] then wake(1) end

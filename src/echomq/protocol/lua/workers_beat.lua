@@ -3,16 +3,20 @@
 -- KEYS[1] -> workers   KEYS[2] -> workers:info
 -- ARGV[1] -> name      ARGV[2] -> JSON: host, process, queues, jobs in hand; '' says farewell   ARGV[3] -> forget ms
 -- returns how many live
+-- @include base
 -- @include now
+local seen, said = base .. 'workers', base .. 'workers:info'
+redis.call('ZCARD', seen)
+redis.call('HLEN', said)
 if ARGV[2] == '' then
-  redis.call('ZREM', KEYS[1], ARGV[1])
-  redis.call('HDEL', KEYS[2], ARGV[1])
+  redis.call('ZREM', seen, ARGV[1])
+  redis.call('HDEL', said, ARGV[1])
 else
-  redis.call('ZADD', KEYS[1], now, ARGV[1])
-  redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+  redis.call('ZADD', seen, now, ARGV[1])
+  redis.call('HSET', said, ARGV[1], ARGV[2])
 end
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - tonumber(ARGV[3]), 'LIMIT', 0, 100)) do
-  redis.call('ZREM', KEYS[1], name)
-  redis.call('HDEL', KEYS[2], name)
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', seen, '-inf', now - tonumber(ARGV[3]), 'LIMIT', 0, 100)) do
+  redis.call('ZREM', seen, name)
+  redis.call('HDEL', said, name)
 end
-return redis.call('ZCARD', KEYS[1])
+return redis.call('ZCARD', seen)

@@ -32,4 +32,12 @@ local function spend(n)
     redis.call('PEXPIRE', base .. 'limiter', period)
   end
 end
+-- claimable(): how many jobs could be claimed now, counted to 64, for tokens: none where a claim would fail, and all 64
+-- where what waits cannot be counted, since one of the keys holds another type.
+local function claimable()
+  local gated, room = pcall(gate, 64)
+  if not gated then return 0 end
+  local counted, waiting = pcall(waiting_up_to, room)
+  return counted and waiting or room
+end
 local function window_end() return now + math.max(redis.call('PTTL', base .. 'limiter'), 0) end

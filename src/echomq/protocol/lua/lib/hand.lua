@@ -5,7 +5,7 @@
 -- @include place
 -- @include bury
 local jobs, hands = {}, {}
-local taken = 0
+local taken, touched, barred = 0, false, nil
 local deadline
 local function lease_hands()
   if #hands > 0 then redis.call('ZADD', base .. 'active', unpack(hands)) end
@@ -35,6 +35,7 @@ end
 -- in_hand(id, served): takes a job that is already out of its set; false when there is none to be had behind the id.
 -- `served`: the caller minds the ring; a grouped job can lie in the flat set too, where another client has left it.
 local function in_hand(id, served)
+  touched = true
   local row = fields(id, 'payload', 'attempts', 'failures', 'stalled', 'group', 'cancel')
   if not row then return false end
   local reason = mistaken(id, row) or row[6]
@@ -54,7 +55,7 @@ local function in_hand(id, served)
   jobs[n + 4], jobs[n + 5], jobs[n + 6] = count_of(row[3]), count_of(row[4]), group or ''
   if group then
     hand_taken(group)
-    if not served then ring_fix(group) end
+    if not served then pcall(ring_fix, group) end
   end
   return true
 end
@@ -65,16 +66,28 @@ local function head_of(group)
   end
   return false
 end
--- from_lanes(share): one turn of the ring; `share(group)` jobs at most from the lane it stops at.
+-- from_lanes(share): one turn of the ring; `share(group)` jobs at most from the lane it stops at. A lane that is no lane,
+-- or whose books are none, is passed over: `barred` then says why. A turn that finds nothing leaves the ring as it was, but
+-- for what is taken off it.
 local function from_lanes(share)
   for _ = 1, redis.call('LLEN', base .. 'ring') do
     local group = redis.call('LMOVE', base .. 'ring', base .. 'ring', 'LEFT', 'RIGHT')
-    local left, found = share(group), false
-    while left > 0 and head_of(group) do
-      left, found = left - 1, true
+    local readable, open = pcall(lane_open, group)
+    if readable then
+      local left, found = share(group), false
+      while left > 0 and head_of(group) do
+        left, found = left - 1, true
+      end
+      if not lane_open(group) then
+        redis.call('LREM', base .. 'ring', -1, group)
+        touched = true
+      end
+      if found then return true end
+    else
+      barred = open
     end
-    if not lane_open(group) then redis.call('LREM', base .. 'ring', -1, group) end
-    if found then return true end
   end
   return false
 end
+-- nothing_but_barred(): what bars the lanes that a claim has met, when it has taken nothing and nothing is written.
+local function nothing_but_barred() return taken == 0 and not touched and barred end
