@@ -320,7 +320,7 @@ def test_a_coroutine_has_no_process_of_its_own(mq: EchoMQ) -> None:
 
     with pytest.raises(errors.JobDefinitionError, match="'c' is a coroutine: process=True is for plain functions"):
         mq.job(name="c", process=True)(coroutine)
-    with pytest.raises(errors.JobDefinitionError, match="process must be True or False, not 1"):
+    with pytest.raises(InvalidInputError, match="process must be True or False, not 1"):
         mq.job(name="c", process=1)  # type: ignore[call-overload]  # what no type checker lets through
 
 
