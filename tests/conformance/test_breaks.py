@@ -11,9 +11,11 @@ import pytest
 from conformance.breaks import BREAKS, Break, damage
 from echomq.conformance import Status, every, run
 from echomq.conformance.bench import Bench
+from echomq.identity import minter
 from echomq.protocol import admission, flows
 from echomq.protocol.admission import Admitted
 from echomq.protocol.call import Call, Plan
+from echomq.protocol.errors import WireError
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import as_bytes
 from echomq.runtime import intake
@@ -72,6 +74,16 @@ def _minted_once(what: str, mint: Callable[[], str], admit: Callable[[str], Call
     return answer if isinstance(answer, Admitted) else Admitted(answer, job_id)
 
 
+def _minted_in_doubt(what: str, mint: Callable[[], str], admit: Callable[[str], Call[Any]]) -> Plan[Admitted]:
+    try:
+        return (yield from _admit_fresh(what, mint, admit))
+    except WireError:
+        return (yield from _admit_fresh(what, mint, admit))
+
+
+_admit_fresh = admission.admit_fresh
+
+
 def _asking_first(self: Connector, work: Any, **options: Any) -> Any:
     self.execute("PING")
     return _run(self, work, **options)
@@ -81,6 +93,8 @@ _run = Connector.run
 
 CLIENTS = [
     Client("a taken id is minted anew", admission, "admit_fresh", _minted_once, {"mint_again"}),
+    Client("an id that may have been sent is kept", admission, "admit_fresh", _minted_in_doubt, {"mint_again"}),
+    Client("a node without a lease is random", minter, "_random_node", lambda: 7, {"node_random"}),
     Client("a verb asks once", Connector, "run", _asking_first, {"one_round_trip"}),
     Client("a pump removes by value", flows, "settle", _settle_by_position, {"outbox_by_value"}),
     Client(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from echomq.conformance.desk import FAR_MS, Desk
-from echomq.conformance.scenario import scenario
+from echomq.conformance.scenario import BreachError, scenario
 from echomq.protocol import admission, jobs, lanes
+from echomq.protocol.errors import WireError
 from echomq.protocol.replies import Admission, Completion
 
 RESULT_MS = 60_000
@@ -46,7 +47,9 @@ def _duplicate(desk: Desk) -> None:
         desk.unwritten("a duplicate admit", before)
 
 
-@scenario("mint_again", "A minted id that its first send finds taken is minted anew; an id that was given never is.")
+@scenario(
+    "mint_again", "Only a minted id that its first send finds taken is minted anew: none that was given or may be sent."
+)
 def _mint_again(desk: Desk) -> None:
     taken = [desk.in_hand(b"first").id, desk.job(b"second")]
     fresh = desk.mint()
@@ -68,6 +71,20 @@ def _mint_again(desk: Desk) -> None:
         )
     )
     desk.expect("behind a key", held, admission.Admitted(Admission.DUPLICATE, living))
+    minted: list[str] = []
+
+    def mint() -> str:
+        minted.append(desk.mint())
+        return minted[-1]
+
+    sending = admission.admit_fresh("the job", mint, lambda job_id: jobs.enqueue(desk.queue, job_id, b"p"))
+    next(sending)
+    try:
+        sending.throw(WireError("the answer was lost"))
+    except WireError:
+        desk.expect("ids minted when the answer was lost", len(minted), 1)
+    else:
+        raise BreachError("a send whose answer was lost was sent again under another id")
 
 
 @scenario("order", "Pending walked in reverse by lex is newest first: the order of the ids is that of their mints.")

@@ -66,6 +66,14 @@ def _mint_order(desk: Desk) -> None:
     desk.expect("distinct ids", len({each for part in made for each in part}), 2_000)
 
 
+@scenario("node_random", "Without a server a minter's node is random, and its ids carry it.")
+def _node_random(desk: Desk) -> None:
+    minters = [Minter() for _ in range(100)]
+    nodes = [unpack(branded.parse(each.mint()).snowflake).node for each in minters]
+    desk.expect("the nodes in minted ids", nodes, [each.node for each in minters])
+    desk.between("different nodes of 100 minters", len(set(nodes)), 50, 100)
+
+
 @scenario("node_lease", "A connector leases a node from the server and injects it into the minter.")
 def _node_lease(desk: Desk) -> None:
     connector = desk.connector(lease_node=True)

@@ -10,9 +10,9 @@ from typing import Any
 from echomq.conformance.desk import FAR_MS, PAST, Desk
 from echomq.conformance.scenario import LackError, scenario
 from echomq.protocol import admission, jobs
-from echomq.protocol.call import Arg, Call
+from echomq.protocol.call import Arg, Call, Reply
 from echomq.protocol.errors import ServerError
-from echomq.protocol.replies import Rescheduling
+from echomq.protocol.replies import Rescheduling, as_list
 from echomq.protocol.scripts import twins
 
 _NEVER_MS = 2**52
@@ -147,22 +147,26 @@ def _by_script(call: Call[Any]) -> tuple[Arg, ...]:
 
 def _played(desk: Desk, ids: list[str], words: Callable[[Call[Any]], tuple[Arg, ...]]) -> Iterator[tuple[str, object]]:
     """Each call's verb, with its answer and what the queue then holds; instants that come of now are left out."""
-    readers = {"hash": desk.hash, "list": desk.items, "string": lambda key: desk.raw("GET", key)}
+    readers: dict[str, Callable[[str], object]] = {
+        "hash": desk.hash,
+        "list": desk.items,
+        "string": lambda key: desk.raw("GET", key),
+    }
     for job_id in ids:
         desk.row_key(job_id)
     for call in _calls(desk, ids):
         try:
-            answer = desk.raw(*words(call))
+            answer: Reply = desk.raw(*words(call))
         except ServerError as error:
             answer = error.reply
-        if call.script is not None and call.script.name == "claim" and isinstance(answer, list):
-            answer = answer[1:]
+        if call.script is not None and call.script.name == "claim":
+            answer = as_list(answer)[1:]
         content: dict[str, object] = {}
         for name in desk.present():
             key = desk.keys.base + name
             kind = desk.raw("TYPE", key)
             text = kind.decode() if isinstance(kind, bytes) else str(kind)
-            look = desk.members if name == "active" else desk.zset
+            look: Callable[[str], object] = desk.members if name == "active" else desk.zset
             content[name] = readers.get(text, look)(key)
         yield call.verb, (answer, content)
 
@@ -173,6 +177,6 @@ def _wires_agree(desk: Desk) -> None:
         desk.needs(script.native, "native module")
     ids = desk.mint_many(6)
     scripted = _played(desk.neighbour(), ids, _by_script)
-    native = _played(desk.neighbour(), ids, Call.native_words)
+    native = _played(desk.neighbour(), ids, lambda call: call.native_words())
     for step, (one, other) in enumerate(zip_longest(scripted, native), 1):
         desk.expect(f"step {step}, a native {one[0]}", other, one)
