@@ -158,7 +158,7 @@ def _played(desk: Desk, ids: list[str], words: Callable[[Call[Any]], tuple[Arg, 
         try:
             answer: Reply = desk.raw(*words(call))
         except ServerError as error:
-            answer = error.reply
+            answer = error.reply.encode()
         if call.script is not None and call.script.name == "claim":
             answer = as_list(answer)[1:]
         content: dict[str, object] = {}
