@@ -2,13 +2,9 @@
 -- failures, stalled, group or '' a job}. `next` is the earliest of schedule, recurrences and a rate window's end.
 -- A claim that found nothing deletes `wake`, unless flat work waits after all: a lane claim does not look there, and
 -- a burial can release a parent. The jobs are in hand by then, so a schedule of another type is as good as none.
--- failed(failure): the refusal for what a protected call caught.
 -- @include hand
 -- @include gate
 -- @include mind
-local function failed(failure)
-  return redis.error_reply(type(failure) == 'table' and failure.err or tostring(failure))
-end
 local function claimed(why)
   lease_hands()
   if taken == 0 and (why ~= 'empty' or redis.call('EXISTS', base .. 'pending') == 0) then
