@@ -234,6 +234,20 @@ def test_a_ceiling_or_rate_that_is_none(value: Any) -> None:
             admin.rate_ttl("q", n=value)
 
 
+@pytest.mark.parametrize("period_ms", [2**46 - 1, 2**46])
+def test_the_longest_period_is_a_rate(scene: Scene, period_ms: int) -> None:
+    fill(scene, 3)
+    scene.run(admin.set_rate(scene.queue, 1, period_ms=period_ms))
+    assert [take(scene), take(scene)] == [(1, Idle.RATE), (0, Idle.RATE)]
+    assert period_ms - HOUR < scene.execute("PTTL", scene.keys.limiter) <= period_ms
+
+
+@pytest.mark.parametrize("period_ms", [2**46 + 1, 2**53 - 1])
+def test_a_period_that_no_server_can_hold_is_refused(period_ms: int) -> None:
+    with pytest.raises(InvalidInputError, match="period_ms must be from 1 to 70368744177664"):
+        admin.set_rate("q", 1, period_ms=period_ms)
+
+
 def test_a_rate_needs_its_period() -> None:
     with pytest.raises(InvalidInputError, match="period_ms"):
         admin.set_rate("q", 5)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from echomq.identity.errors import InvalidInputError
-from echomq.protocol.checks import MAX_MS
+from echomq.protocol.checks import MAX_MS, MAX_PERIOD_MS
 
 __all__ = ["clean", "first_line", "instant", "local_and_utc", "number_or_none", "rate", "shown_span", "span_ms"]
 
@@ -38,6 +38,8 @@ def rate(text: str) -> tuple[int, int] | None:
     period_ms = span_ms("the period of --rate", period if period[:1].isdigit() else f"1{period}")
     if period_ms < 1:
         raise InvalidInputError(f"--rate {text!r} has a period of nothing: at least 1ms")
+    if period_ms > MAX_PERIOD_MS:
+        raise InvalidInputError(f"--rate {text!r} has too long a period: at most {MAX_PERIOD_MS}ms")
     return int(number), period_ms
 
 

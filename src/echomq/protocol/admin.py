@@ -6,7 +6,16 @@ from enum import Enum
 from typing import Final
 
 from echomq.protocol.call import Arg, Call, Plan, Reply
-from echomq.protocol.checks import check_job, encoded, error_of, integer, milliseconds, name_of, payload_of
+from echomq.protocol.checks import (
+    MAX_PERIOD_MS,
+    check_job,
+    encoded,
+    error_of,
+    integer,
+    milliseconds,
+    name_of,
+    payload_of,
+)
 from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import as_bytes, as_int, as_list, as_text
@@ -102,7 +111,10 @@ def set_ceiling(queue: str, n: int | None) -> Call[None]:
 
 
 def set_rate(queue: str, n: int | None, *, period_ms: int | None = None) -> Call[None]:
-    """At most `n` claims in `period_ms`, a window opening with its first (server's clock); None lifts it."""
+    """At most `n` claims in `period_ms` (1 to 2^46), a window opening with its first (server's clock).
+
+    None lifts it.
+    """
     if n is None:
         return _set(queue, "set rate", max=None, period_ms=None)
     if period_ms is None:
@@ -111,7 +123,7 @@ def set_rate(queue: str, n: int | None, *, period_ms: int | None = None) -> Call
         queue,
         "set rate",
         max=integer("n", n, least=1),
-        period_ms=integer("period_ms", period_ms, least=1),
+        period_ms=integer("period_ms", period_ms, least=1, most=MAX_PERIOD_MS),
     )
 
 

@@ -11,12 +11,17 @@ MAX_MS = 2**53 - 1
 MAX_SPAN_MS = MAX_MS - 2**42
 """The longest span from a server's now that is still a time: until the year 2109 on its clock."""
 
+MAX_PERIOD_MS = 2**46
+"""The longest period of a rate: its window is an expiry, and no longer one fits every server. The scripts take a longer
+one in `meta` for none."""
+
 MAX_PAYLOAD = 512 * 1024 * 1024
 """A server's default `proto-max-bulk-len`: the longest string it takes."""
 
 __all__ = [
     "MAX_MS",
     "MAX_PAYLOAD",
+    "MAX_PERIOD_MS",
     "MAX_SPAN_MS",
     "any_name",
     "check_job",
