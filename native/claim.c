@@ -62,15 +62,17 @@ static const char *read_row(const struct queue *queue, struct job *job, bool *li
     *lives = handle && RedisModule_KeyType(handle) == REDISMODULE_KEYTYPE_HASH;
     const char *left = NULL;
     if (*lives) {
-        RedisModuleString *attempts = NULL;
+        RedisModuleString *attempts = NULL, *state = NULL;
         int group = 0, cancel = 0;
         RedisModule_HashGet(handle, REDISMODULE_HASH_CFIELDS, "payload", &job->payload, "attempts", &attempts, "failures",
-                            &job->failures, "stalled", &job->stalled, NULL);
+                            &job->failures, "stalled", &job->stalled, "state", &state, NULL);
         RedisModule_HashGet(handle, REDISMODULE_HASH_CFIELDS | REDISMODULE_HASH_EXISTS, "group", &group, "cancel", &cancel,
                             NULL);
         job->attempts = attempts ? emq_natural(emq_text(attempts)) : -1;
+        bool waits = state && emq_same(emq_text(state), emq_word("pending"));
         if (attempts) emq_free(queue, attempts);
-        if (group || cancel || !job->payload || job->attempts < 0 || job->attempts == EMQ_LAST ||
+        if (state) emq_free(queue, state);
+        if (!waits || group || cancel || !job->payload || job->attempts < 0 || job->attempts == EMQ_LAST ||
             !is_whole_id(emq_text(job->id)))
             left = JOB;
     }

@@ -6,7 +6,7 @@
 
 #define VERB "EMQ.PROMOTE"
 
-/* What is due: ids, and the row's key of each, NULL for a ghost. */
+/* What is due: ids, and the row's key of each, NULL for a ghost and for what lies elsewhere as well. */
 struct batch {
     RedisModuleString **ids, **rows;
     size_t count, room, flat;
@@ -37,19 +37,33 @@ static void read_due(const struct queue *queue, RedisModuleString *schedule, lon
     RedisModule_CloseKey(handle);
 }
 
+/* Whether the row says that its job is in hand or dead, and it is: another client has left it on the schedule as well. */
+static bool strayed(const struct queue *queue, RedisModuleString *state, RedisModuleString *id) {
+    struct text place = emq_text(state);
+    if (!emq_same(place, emq_word("active")) && !emq_same(place, emq_word("dead"))) return false;
+    RedisModuleString *key = emq_key(queue, "", place, "");
+    bool there = emq_member(queue, key, id);
+    emq_free(queue, key);
+    return there;
+}
+
 static void read_rows(const struct queue *queue, struct batch *batch) {
     for (size_t i = 0; i < batch->count && !batch->grouped; i++) {
         RedisModuleString *row = emq_key(queue, "job:", emq_text(batch->ids[i]), "");
         RedisModuleKey *handle = RedisModule_OpenKey(queue->ctx, row, REDISMODULE_READ);
         if (handle && RedisModule_KeyType(handle) == REDISMODULE_KEYTYPE_HASH) {
             int grouped = 0;
+            RedisModuleString *state = NULL;
             RedisModule_HashGet(handle, REDISMODULE_HASH_CFIELDS | REDISMODULE_HASH_EXISTS, "group", &grouped, NULL);
-            batch->grouped = grouped != 0;
-            batch->rows[i] = row;
-            batch->flat++;
-        } else {
-            emq_free(queue, row);
+            RedisModule_HashGet(handle, REDISMODULE_HASH_CFIELDS, "state", &state, NULL);
+            if (!state || !strayed(queue, state, batch->ids[i])) {
+                batch->grouped = grouped != 0;
+                batch->rows[i] = row;
+                batch->flat++;
+            }
+            if (state) emq_free(queue, state);
         }
+        if (!batch->rows[i]) emq_free(queue, row);
         if (handle) RedisModule_CloseKey(handle);
     }
 }

@@ -4,7 +4,7 @@
 -- ARGV[1] -> base       ARGV[2] -> batch
 -- A job whose lane is no lane stays, and hides none behind it, up to 1,000 of them; where there is nothing else, the call
 -- says what bars it.
--- returns how many it selected, ghosts among them; ERR arity, ERR batch
+-- returns how many it selected, ghosts and what lies elsewhere as well among them; ERR arity, ERR batch
 -- @include shape
 local wrong = misshapen('EMQ.PROMOTE', 2, 2)
 if wrong then return wrong end
@@ -23,7 +23,8 @@ while left > 0 and passed < 1000 do
   if #ids == 0 then break end
   local flat, grouped, gone = {}, {}, {}
   for i = 1, #ids do
-    local row = fields(ids[i], 'group')
+    local row = fields(ids[i], 'group', 'state')
+    if row and strayed(ids[i], row[2], 'schedule') then row = nil end
     if row and row[1] then
       local readable, why = pcall(sound_lane, row[1])
       if readable then

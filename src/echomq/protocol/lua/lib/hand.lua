@@ -1,11 +1,14 @@
--- Taking jobs in hand (protocol §5, §6): a ghost is dropped, a row without a payload and a cancelled job are buried;
--- neither counts as a claim. Collects the reply in `jobs` (6 entries a job) and the leases in `hands`.
+-- Taking jobs in hand (protocol §5, §6): a ghost is dropped and so is what lies elsewhere as well, a row without a payload
+-- and a cancelled job are buried; neither counts as a claim. One that cannot be buried, for its parent cannot be told, is
+-- `stuck`: it goes back (put_back) and hides none behind it, up to 1,000 of them. Collects the reply in `jobs` (6 entries
+-- a job) and the leases in `hands`.
 -- @include now
 -- @include natural
 -- @include place
 -- @include bury
 local jobs, hands = {}, {}
 local taken, touched, barred = 0, false, nil
+local stuck, looked_at, looked_in = {}, nil, nil
 local deadline
 local function lease_hands()
   if #hands > 0 then redis.call('ZADD', base .. 'active', unpack(hands)) end
@@ -33,14 +36,23 @@ local function count_of(text)
   return text
 end
 -- in_hand(id, served): takes a job that is already out of its set; false when there is none to be had behind the id.
--- `served`: the caller minds the ring; a grouped job can lie in the flat set too, where another client has left it.
+-- `served`: the lane that it was in, of which the caller minds the ring; a grouped job can lie in the flat set too, where
+-- another client has left it.
 local function in_hand(id, served)
-  touched = true
-  local row = fields(id, 'payload', 'attempts', 'failures', 'stalled', 'group', 'cancel')
+  touched, looked_at, looked_in = true, id, served
+  local row = fields(id, 'payload', 'attempts', 'failures', 'stalled', 'group', 'cancel', 'state')
+  looked_at = nil
   if not row then return false end
+  if row[7] == 'active' then lease_hands() end
+  if strayed(id, row[7], 'pending') then return false end
   local reason = mistaken(id, row) or row[6]
   if reason then
-    bury(id, reason)
+    local sound, told = pcall(sound_death, id)
+    if sound then
+      bury(id, reason, told)
+    else
+      stuck[#stuck + 1] = { id, served }
+    end
     return false
   end
   local attempts = (tonumber(row[2] or nil) or 0) + 1
@@ -61,8 +73,8 @@ local function in_hand(id, served)
 end
 -- head_of(group): the head of a lane that is open, in hand; false when the lane has none (left).
 local function head_of(group)
-  while lane_open(group) do
-    if in_hand(redis.call('ZPOPMIN', lane_of(group))[1], true) then return true end
+  while #stuck < 1000 and lane_open(group) do
+    if in_hand(redis.call('ZPOPMIN', lane_of(group))[1], group) then return true end
   end
   return false
 end
@@ -91,3 +103,11 @@ local function from_lanes(share)
 end
 -- nothing_but_barred(): what bars the lanes that a claim has met, when it has taken nothing and nothing is written.
 local function nothing_but_barred() return taken == 0 and not touched and barred end
+-- put_back(): to be called when all is taken, also when that has failed midway: what was out of its set and is not in hand.
+local function put_back()
+  if looked_at then stuck[#stuck + 1] = { looked_at, looked_in } end
+  for _, job in ipairs(stuck) do
+    redis.call('ZADD', job[2] and lane_of(job[2]) or base .. 'pending', 0, job[1])
+    if job[2] then pcall(ring_fix, job[2]) end
+  end
+end
