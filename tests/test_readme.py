@@ -109,6 +109,22 @@ def test_every_command_that_is_named_exists(page: Path) -> None:
                 assert option in helped, line
 
 
+def test_every_option_of_the_worker_is_explained() -> None:
+    options = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", run(*ECHOMQ, "worker", "--help", cwd=ROOT).stdout)) - {"--help"}
+    assert "--log-payloads" in options
+    rows = re.findall(r"^\| (`--.*?) \|", (ROOT / "docs" / "worker.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert options - set(re.findall(r"--[a-z-]+", " ".join(rows))) == set()
+
+
+def test_no_program_puts_a_payload_of_its_own_into_a_queue_that_an_app_serves() -> None:
+    every = [program for page in PAGES for program in programs(page)]
+    served = {queue for program in every for queue in re.findall(r"@mq\.job\(.*queue=\"(\w+)\"", program)}
+    raw = {name for each in every for name in re.findall(r"(?:(?:jobs|lanes)\.enqueue\w*|Node)\(\"(\w+)\"", each)}
+    assert "mail" in served
+    assert "raw" in raw
+    assert served & raw == set()
+
+
 def test_readme_begins_with_what_it_is_and_two_commands() -> None:
     assert shell_lines(README)[:2] == ["make demo", "make test"]
 
