@@ -140,6 +140,8 @@ class AdminModel(FlowModel):
         if job_id not in self.dead:
             return "EMQSTATE not dead"
         self.dead.discard(job_id)
+        if row.parent and row.parent_queue:
+            self.settle_entry(self.death_entry(job_id, row.last_error or b""))
         row.last_error = row.stalled = row.failures = row.died = row.cancel = None
         if job_id in self.books and self.books[job_id].left:
             row.state = "awaiting_children"

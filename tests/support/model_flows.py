@@ -165,12 +165,35 @@ class FlowModel(LaneModel):
             return None
         policy = row.parent_policy or "fp"
         if row.parent_queue:
-            words = ("", "fail", row.parent_queue, row.parent, job_id, policy)
-            self.outbox.append(b"\0".join((*(word.encode() for word in words), reason)))
+            self.outbox.append(self.death_entry(job_id, reason))
             return self.outbox[-1]
         if self.child_dead(row.parent, job_id, policy, reason):
             return self.signal_death(row.parent, self.rows[row.parent].last_error or b"")
         return None
+
+    def death_entry(self, job_id: str, reason: bytes) -> bytes:
+        """What the death of a child of a parent in another queue leaves in the outbox."""
+        row = self.rows[job_id]
+        words = ("", "fail", row.parent_queue or "", row.parent or "", job_id, row.parent_policy or "fp")
+        return b"\0".join((*(word.encode() for word in words), reason))
+
+    def doubts(self, entry: bytes) -> str | None:
+        """The child whose death the entry says, when its parent is held and has one on record."""
+        if not entry.startswith(b"\0fail\0"):
+            return None
+        parent, child, policy = (word.decode() for word in entry.split(b"\0", 6)[3:6])
+        row, books = self.rows.get(parent), self.books.get(parent)
+        if policy == "id" or row is None or books is None or row.state != "awaiting_children":
+            return None
+        return child if child in books.failed and not books.counted(child) else None
+
+    def withdraw(self, entry: bytes, child: str) -> bool:
+        """Whether a doubted death is of an earlier life."""
+        row = self.rows.get(child)
+        if row is not None and row.state != "dead":
+            self.settle_entry(entry)
+            return True
+        return entry not in self.outbox
 
     def deliver(self, entry: bytes) -> bytes | None:
         """A signal from elsewhere; gives the one that it has brought about for the next queue."""

@@ -119,28 +119,41 @@ class FlowRules(Bench):
 
     # -- the outbox ---------------------------------------------------------------------------------------------------
 
-    def deliver(self, entry: bytes) -> bool:
-        """Brings a signal to its queue; False when it cannot be read."""
+    def deliver(self, entry: bytes, *, asks: bool = False) -> bool:
+        """Brings a signal to its queue, where a pump that asks offers it first; False when it cannot be read."""
         try:
-            call = flows.deliver(entry)
+            call = flows.offer(entry) if asks else flows.deliver(entry)
         except InvalidInputError:
             return False
         queue = queue_of(call)
+        child = self.models[queue].doubts(entry) if asks else None
 
-        def brought() -> flows.Relayed | None:
+        def brought() -> flows.Relayed | flows.Doubted | None:
+            if child is not None:
+                return flows.Doubted(child)
             relayed = self.models[queue].deliver(entry)
             return None if relayed is None else flows.Relayed(queue, relayed)
 
         self.step_on(queue, call, brought)
+        if child is not None:
+            past = self.model.withdraw
+            withdrawn = self.step(flows.withdraw(self.queue, entry, child), lambda: past(entry, child))
+            if not withdrawn:
+                self.deliver(entry)
         return True
 
-    @rule(limit=st.integers(1, 3), times=st.integers(1, 2), dies=st.sampled_from([False, False, True]))
-    def pump_outbox(self, limit: int, times: int, dies: bool) -> None:
+    @rule(
+        limit=st.integers(1, 3),
+        times=st.integers(1, 2),
+        dies=st.sampled_from([False, False, True]),
+        asks=st.booleans(),
+    )
+    def pump_outbox(self, limit: int, times: int, dies: bool, asks: bool) -> None:
         """Some signals are delivered, once or twice, and removed unless the pump dies before it could."""
         model = self.model
         entries = self.step(flows.outbox(self.queue, limit=limit), lambda: tuple(model.outbox[:limit]))
         for entry in entries:
-            readable = [self.deliver(entry) for _ in range(times)]
+            readable = [self.deliver(entry, asks=asks) for _ in range(times)]
             if not all(readable):
                 self.step(flows.reject(self.queue, entry), lambda entry=entry: self.set_aside(entry))
             elif not dies:
@@ -151,12 +164,12 @@ class FlowRules(Bench):
         self.model.rejected.insert(0, entry)
         return self.model.settle_entry(entry)
 
-    @rule(index=picks)
-    def late_letter(self, index: int) -> None:
+    @rule(index=picks, asks=st.booleans())
+    def late_letter(self, index: int, asks: bool) -> None:
         """A pump that was frozen delivers what another has long delivered and removed."""
         if self.letters:
             entry = self.letters[-1 - index % len(self.letters)]
-            self.deliver(entry)
+            self.deliver(entry, asks=asks)
             self.step(flows.settle(self.queue, entry), lambda: self.model.settle_entry(entry))
 
     @rule(second=st.booleans(), times=st.integers(1, 3))
@@ -164,7 +177,7 @@ class FlowRules(Bench):
         """Every signal of a queue arrives, some more than once."""
         here = self.queue
         self.take_up(QUEUES[second])
-        self.pump_outbox(9, times, False)
+        self.pump_outbox(9, times, False, True)
         self.take_up(here)
 
     @rule(garbage=st.sampled_from([b"", b"q\0JOB\0", b"\0fail\0q\0x\0y\0zz\0e"]))

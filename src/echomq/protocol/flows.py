@@ -20,6 +20,7 @@ from echomq.protocol.scripts import script
 
 __all__ = [
     "MAX_LEVELS",
+    "Doubted",
     "Node",
     "OnDeath",
     "Relayed",
@@ -29,11 +30,13 @@ __all__ = [
     "deliver",
     "failures",
     "ignored_failures",
+    "offer",
     "outbox",
     "outstanding",
     "reject",
     "rejected",
     "settle",
+    "withdraw",
 ]
 
 MAX_LEVELS = 8
@@ -47,6 +50,7 @@ _RECORDED = script("flow_recorded")
 _REJECT = script("flow_reject")
 _STRANGERS = script("flow_strangers")
 _THERE = script("flow_there")
+_WITHDRAW = script("flow_withdraw")
 
 
 class OnDeath(Enum):
@@ -342,12 +346,15 @@ class Relayed:
     entry: bytes
 
 
-def deliver(entry: bytes) -> Call[Relayed | None]:
-    """The call that brings an outbox entry to its parent; safe to repeat. `InvalidInputError` when malformed.
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """A death that its parent, which is held again, has on record: that one, heard again, or one of a later life."""
 
-    Where the parent dies of it, and has a parent in another queue itself, it gives the signal to that one: it waits for
-    the pump of the parent's queue, or for whoever delivers it, and settles it, at once.
-    """
+    child: str
+
+
+def _signal(entry: bytes) -> tuple[str, str, str, tuple[Arg, ...]]:
+    """What an entry says: the parent's queue, parent, child, and the arguments that bring it there."""
     if not isinstance(entry, bytes):
         raise InvalidInputError(f"an outbox entry must be bytes, not {type(entry).__name__}: {entry!r:.200}")
     try:
@@ -359,16 +366,52 @@ def deliver(entry: bytes) -> Call[Relayed | None]:
         else:
             queue, parent, child, result = entry.split(b"\0", 3)
             args = ("done", parent, child, result, "")
-        name = check_queue(queue.decode())
-        row = keys(name).job(check_job(parent.decode()))
-        check_job(child.decode())
+        return check_queue(queue.decode()), check_job(parent.decode()), check_job(child.decode()), args
     except (ValueError, UnicodeDecodeError) as error_:
         raise InvalidInputError(f"outbox entry {entry[:200]!r} is malformed: {error_}") from error_
 
-    def decode(reply: Reply) -> Relayed | None:
-        return Relayed(name, reply) if isinstance(reply, bytes) else None
 
-    return Call("flow deliver", (row,), args, decode, _DELIVER, subject=parent.decode())
+def deliver(entry: bytes) -> Call[Relayed | None]:
+    """The call that brings an outbox entry to its parent; safe to repeat. `InvalidInputError` when malformed.
+
+    Where the parent dies of it, and has a parent in another queue itself, it gives the signal to that one: it waits for
+    the pump of the parent's queue, or for whoever delivers it, and settles it, at once.
+
+    An entry does not say of which life of the child it is. So one that was delivered before, and comes again when child
+    and parent have both been given another life, kills the parent again: `offer` asks first.
+    """
+    queue, parent, _, args = _signal(entry)
+
+    def decode(reply: Reply) -> Relayed | None:
+        return Relayed(queue, reply) if isinstance(reply, bytes) else None
+
+    return Call("flow deliver", (keys(queue).job(parent),), args, decode, _DELIVER, subject=parent)
+
+
+def offer(entry: bytes) -> Call[Relayed | Doubted | None]:
+    """As `deliver`, but a death that its parent has on record, and is held again all the same, changes nothing.
+
+    It is `Doubted`: it may have come again after the child was given another life. Then ask the child's queue by
+    `withdraw`: an entry that is not withdrawn there is of a death that stands, to be brought by `deliver`, and settled.
+    """
+    queue, parent, child, args = _signal(entry)
+
+    def decode(reply: Reply) -> Relayed | Doubted | None:
+        if reply == 0:
+            return Doubted(child)
+        return Relayed(queue, reply) if isinstance(reply, bytes) else None
+
+    return Call("flow offer", (keys(queue).job(parent),), (*args, "offer"), decode, _DELIVER, subject=parent)
+
+
+def withdraw(queue: str, entry: bytes, child: str) -> Call[bool]:
+    """Whether a doubted entry of this queue's outbox is of an earlier life of the child; if so it has left the outbox.
+
+    It is when the child lives, or when the entry lies there no more: another pump has settled it, or `reprocess_job`
+    has taken it out. There is nothing to settle then, and settling could take the equal signal of a later death.
+    """
+    args = (entry, check_job(child))
+    return Call("flow withdraw", (keys(queue).outbox,), args, lambda reply: reply == 1, _WITHDRAW, subject=queue)
 
 
 def settle(queue: str, entry: bytes) -> Call[int]:

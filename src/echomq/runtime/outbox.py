@@ -1,7 +1,9 @@
 """Delivering a flow's signals to parents in other queues (protocol §8): at least once each, with the effect of one.
 
 An entry leaves the outbox, by value, only after its parent's server has taken it, so pumps may die anywhere and work
-side by side. Where a parent dies of it and has a parent in a third queue, that one is told in the same round.
+side by side. A death that its parent has on record, and is held again, is brought only if it stands (protocol §8): the
+child may have another life by now. Where a parent dies of it and has a parent in a third queue, that one is told in the
+same round.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from echomq.identity.errors import EchoMQError, InvalidInputError
 from echomq.protocol import flows
 from echomq.protocol.call import Call
 from echomq.protocol.errors import ServerError
-from echomq.protocol.flows import Relayed
+from echomq.protocol.flows import Doubted, Relayed
 from echomq.protocol.keys import check_queue
 from echomq.runtime.loops import log
 from echomq.runtime.outcome import brief
@@ -52,17 +54,16 @@ class Outbox:
     async def _round(self, conn: AsyncConnector, entries: tuple[bytes, ...]) -> int:
         """Takes what was delivered, and what is malformed, out of the outbox; gives how many."""
         sent: list[Relayed] = []
-        calls: list[Call[Relayed | None]] = []
         rejects: list[Call[int]] = []
         for entry in entries:
             try:
-                calls.append(flows.deliver(entry))
+                flows.offer(entry)
             except InvalidInputError as error:
                 rejects.append(flows.reject(self._queue, entry))
                 log.error("queue %s: set aside, %s", self._queue, brief(error))
             else:
                 sent.append(Relayed(self._queue, entry))
-        settles, relayed, failure = await self._brought(conn, sent, calls)
+        settles, relayed, past, failure = await self._brought(conn, sent)
         taken = await conn.run_many([*settles, *rejects])
         self.delivered += sum(answer == 1 for answer in taken[: len(settles)])
         self.rejected += sum(answer == 1 for answer in taken[len(settles) :])
@@ -70,23 +71,48 @@ class Outbox:
         if failure is not None:
             raise failure
         await self._relay(conn, relayed)
-        return len(taken)
+        return len(taken) + past
 
     async def _brought(
-        self, conn: AsyncConnector, sent: list[Relayed], calls: list[Call[Relayed | None]]
-    ) -> tuple[list[Call[int]], list[Relayed], EchoMQError | None]:
-        """What settles the entries that were taken, the signals that these have brought about, and a failure."""
-        answers = await conn.run_many(calls)
+        self, conn: AsyncConnector, sent: list[Relayed]
+    ) -> tuple[list[Call[int]], list[Relayed], int, EchoMQError | None]:
+        """What settles the entries that were taken, the signals that these have brought about, how many were of an
+        earlier life of their child and have gone without effect, and a failure."""
+        answers: list[Relayed | Doubted | EchoMQError | None] = list(
+            await conn.run_many([flows.offer(each.entry) for each in sent])
+        )
+        withdrawn = await self._resolved(conn, sent, answers)
         settles: list[Call[int]] = []
         relayed: list[Relayed] = []
-        for each, answer in zip(sent, answers, strict=True):
+        for i, (each, answer) in enumerate(zip(sent, answers, strict=True)):
+            if i in withdrawn:
+                continue
             if not isinstance(answer, EchoMQError):
                 settles.append(flows.settle(each.queue, each.entry))
-                if answer is not None:
+                if isinstance(answer, Relayed):
                     relayed.append(answer)
             elif isinstance(answer, ServerError):
                 self._refused(each.entry, answer)
-        return settles, relayed, _unreached(answers)
+        return settles, relayed, len(withdrawn), _unreached(answers)
+
+    async def _resolved(
+        self, conn: AsyncConnector, sent: list[Relayed], answers: list[Relayed | Doubted | EchoMQError | None]
+    ) -> set[int]:
+        """Asks the children's queue about the doubted ones, and delivers those that stand; which of them do not."""
+        doubted = [(i, answer.child) for i, answer in enumerate(answers) if isinstance(answer, Doubted)]
+        if not doubted:
+            return set()
+        asked = await conn.run_many([flows.withdraw(sent[i].queue, sent[i].entry, child) for i, child in doubted])
+        standing: list[int] = []
+        for (i, _), past in zip(doubted, asked, strict=True):
+            if isinstance(past, EchoMQError):
+                answers[i] = past
+            elif not past:
+                standing.append(i)
+        brought = await conn.run_many([flows.deliver(sent[i].entry) for i in standing])
+        for i, answer in zip(standing, brought, strict=True):
+            answers[i] = answer
+        return {i for i, answer in enumerate(answers) if isinstance(answer, Doubted)}
 
     async def _relay(self, conn: AsyncConnector, relayed: list[Relayed]) -> None:
         """Brings the deaths of parents on to theirs at once, a level a round.
@@ -96,8 +122,7 @@ class Outbox:
         for _ in range(flows.MAX_LEVELS):
             if not relayed:
                 return
-            calls = [flows.deliver(each.entry) for each in relayed]
-            settles, relayed, failure = await self._brought(conn, relayed, calls)
+            settles, relayed, _, failure = await self._brought(conn, relayed)
             failure = failure or _unreached(await conn.run_many(settles))
             if failure is not None:
                 raise failure

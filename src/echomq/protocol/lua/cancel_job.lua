@@ -20,8 +20,9 @@ if place == 'active' then
 end
 sound('schedule', 'dead')
 sound_lane(row[2])
+local told = sound_death(id)
 if place then leave(id, row[2], place) end
 redis.call('ZREM', base .. 'schedule', id)
-bury(id, ARGV[2])
+bury(id, ARGV[2], told)
 publish({ event = 'cancelled', job = id, error = ARGV[2], state = 'dead' })
 return 'buried'

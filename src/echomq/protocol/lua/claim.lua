@@ -14,24 +14,29 @@ if wrong then return wrong end
 -- @include gate
 -- @include claimed
 local n, refused = natural(ARGV[2]), nil
-deadline, refused = lease_until('claim', ARGV[1])
+deadline, refused = lease_until('EMQ.CLAIM', ARGV[1])
 if not deadline then return refused end
-if not n or n < 1 then return redis.error_reply('ERR claim n must be a positive integer') end
+if not n or n < 1 then return redis.error_reply('ERR EMQ.CLAIM n must be a positive integer') end
 local want, why = gate(n)
 local pending = base .. 'pending'
 
+-- What from_flat has taken out of the set at once, and how far it has come.
+local popped, at = {}, 0
 local function from_flat(limit)
-  while limit > 0 do
+  while limit > 0 and #stuck < 1000 do
     local ids = redis.call('ZRANGE', pending, 0, math.min(limit, 1000) - 1)
     if #ids == 0 then return end
     redis.call('ZREMRANGEBYRANK', pending, 0, #ids - 1)
     local behind = #ids > 1 and redis.call('ZCARD', pending)
+    popped = ids
     for i = 1, #ids do
+      at = i
       if in_hand(ids[i]) then
         limit = limit - 1
       elseif behind and redis.call('ZCARD', pending) > behind then
         -- Its burial has released a parent, which may go before the others.
         for j = i + 1, #ids do redis.call('ZADD', pending, 0, ids[j]) end
+        popped = {}
         break
       end
     end
@@ -67,6 +72,10 @@ end
 if want > 0 then
   sound('active', 'dead')
   local served, failure = pcall(serve)
+  if not served then
+    for i = at + 1, #popped do redis.call('ZADD', pending, 0, popped[i]) end
+  end
+  put_back()
   if not served and taken == 0 then return failed(failure) end
   if nothing_but_barred() then return failed(barred) end
   if taken < want then why = 'empty' end

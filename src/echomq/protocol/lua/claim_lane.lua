@@ -21,6 +21,7 @@ if room > 0 then
   why = ''
   sound('active', 'dead')
   local served, found = pcall(from_lanes, share)
+  put_back()
   if not served and taken == 0 then return failed(found) end
   if nothing_but_barred() then return failed(barred) end
   if taken == 0 then why = 'empty' end

@@ -24,6 +24,13 @@ local function settled(parent, id)
   local row = row_of(parent)
   return redis.call('EXISTS', row) == 0 or counted(row, id) or redis.call('HEXISTS', row .. ':failed', id) == 1
 end
+-- sound_count(id, parent, queue): reads what count_at_once writes, up through the parents that this call is going to hold.
+local links = {}
+local function sound_count(id, parent, queue)
+  local row = fields(id, 'state')
+  if not row then redis.call('GET', row_of(id) .. ':result') end
+  if not row or row[1] == 'dead' then sound_above(id, { parent, row and 'fp' or 'id', queue ~= '' and queue }, links) end
+end
 local LEFT, THERE, NEW = 1, 2, 3
 local held, plan, fresh = {}, {}, {}
 for i = 1, #ARGV, 5 do
@@ -35,10 +42,14 @@ for i = 1, #ARGV, 5 do
     local why = stranger(id, parent, queue, children)
     if why then return redis.error_reply('EMQSTATE flow add ' .. id .. ' ' .. why) end
     plan[i] = THERE
+    if parent ~= '' then sound_count(id, parent, queue) end
   else
     plan[i] = NEW
     fresh[parent] = (fresh[parent] or 0) + 1
-    if children > 0 then held[id] = true end
+    if children > 0 then
+      held[id] = true
+      links[id] = { parent ~= '' and parent, string.sub(ARGV[i + 3], 1, 2), queue ~= '' and queue }
+    end
   end
 end
 -- A parent that is here with its children was added with them in one step: it waits for others when all of these are new.

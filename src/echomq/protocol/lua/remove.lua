@@ -10,12 +10,14 @@
 local id = ARGV[1]
 local row = fields(id, 'state', 'group', 'lock')
 if not row then
+  sound('pending', 'active', 'schedule', 'dead')
   for _, set in ipairs({ 'pending', 'active', 'schedule', 'dead' }) do redis.call('ZREM', base .. set, id) end
   return -1
 end
 if locked(id, row[3]) then return redis.error_reply('EMQLOCK job is locked') end
 sound('schedule', 'dead')
 sound_lane(row[2])
+local told = sound_death(id)
 local place = place_of(id, row[2])
 local opened = place and leave(id, row[2], place)
 redis.call('ZREM', base .. 'schedule', id)
@@ -23,6 +25,6 @@ redis.call('ZREM', base .. 'dead', id)
 if ARGV[2] ~= '' and mind('GET', base .. 'de:' .. ARGV[2]) == id then
   redis.call('DEL', base .. 'de:' .. ARGV[2])
 end
-forget(id, 'removed')
+forget(id, told and 'removed')
 if place == 'active' then wake_freed(1, opened) end
 return 1

@@ -1,5 +1,7 @@
 #!lua flags=allow-oom
 -- retain: keeps the morgue within the queue's settings `dead_max` and `dead_age_ms`, in bounded steps (protocol §7, ours).
+-- One whose parent cannot be told, for a key of its books holds another type, stays, and up to 1,000 of them hide none
+-- behind them.
 -- KEYS[1] -> dead   KEYS[2] -> meta
 -- ARGV[1] -> the id after which to look, or ''   ARGV[2] -> budget
 -- returns {how many were purged, the id to go on after, or '' at the end}
@@ -10,14 +12,24 @@ local most, age = tonumber(meta[1] or nil), tonumber(meta[2] or nil)
 if not most and not age then return { 0, '' } end
 local budget, purged = tonumber(ARGV[2]), 0
 local function purge(id)
+  local sound, told = pcall(sound_death, id)
+  if not sound then return false end
   redis.call('ZREM', KEYS[1], id)
-  forget(id, 'purged')
+  forget(id, told and 'purged')
   purged = purged + 1
+  return true
 end
 if most then
-  local over = math.min(redis.call('ZCARD', KEYS[1]) - most, budget)
-  if over > 0 then
-    for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, over - 1)) do purge(id) end
+  local over, passed = redis.call('ZCARD', KEYS[1]) - most, 0
+  while passed < over and purged < budget and passed < 1000 do
+    local ids = redis.call('ZRANGE', KEYS[1], passed, math.min(over, passed + budget - purged) - 1)
+    for _, id in ipairs(ids) do
+      if purge(id) then
+        over = over - 1
+      else
+        passed = passed + 1
+      end
+    end
   end
 end
 local last = ''

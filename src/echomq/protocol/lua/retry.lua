@@ -34,15 +34,16 @@ local place = place_of(id, group)
 if not place then return redis.error_reply('EMQSTATE retry not active') end
 sound('schedule', 'dead')
 sound_lane(group)
+local again = (tonumber(row[1]) or 0) < max
+local told = not again and sound_death(id)
 local opened = leave(id, group, place)
 local failures = string.format('%.0f', (tonumber(row[3] or nil) or 0) + 1)
 redis.call('HSET', row_of(id), 'failures', failures)
-local again = (tonumber(row[1]) or 0) < max
 if again then
   redis.call('HSET', row_of(id), 'state', 'scheduled', 'last_error', ARGV[5])
   redis.call('ZADD', base .. 'schedule', now + delay, id)
 else
-  bury(id, ARGV[5], (ARGV[9] or '') ~= '')
+  bury(id, ARGV[5], told, (ARGV[9] or '') ~= '')
   follow(ARGV[9], ARGV[10])
 end
 follow(ARGV[7], ARGV[8])

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- stalled sweep: each expired lease is counted as a lapse; at max the job is buried, below it goes back to where
--- it can be claimed (protocol §5).
+-- it can be claimed (protocol §5). One that cannot go back, or whose death cannot reach its parent, for a key holds another
+-- type, stays in hand uncounted, and harms no other.
 -- KEYS[1] -> active   KEYS[2] -> pending   KEYS[3] -> dead
 -- ARGV[1] -> base     ARGV[2] -> max_stalled   ARGV[3] -> limit   ARGV[4] -> the name of a worker, optional
 -- returns {recovered ids, dead ids}, and with a worker 1 when the registry does not know it (any more), else 0; ERR for a
@@ -17,10 +18,13 @@ sound('pending', 'dead')
 local recovered, dead, claimable = {}, {}, 0
 lapsed(limit, function(id, group, stalled)
   local lapses = (tonumber(stalled or nil) or 0) + 1
+  local sound, told = true, nil
+  if lapses >= max then sound, told = pcall(sound_death, id) end
+  if not sound then return false end
   redis.call('HSET', row_of(id), 'stalled', string.format('%.0f', lapses))
   claimable = claimable + leave(id, group, 'active')
   if lapses >= max then
-    bury(id, 'stalled')
+    bury(id, 'stalled', told)
     dead[#dead + 1] = id
   else
     claimable = claimable + to_place(id, group)

@@ -1,7 +1,8 @@
 -- bury(id, reason, followed): into the morgue, and its parent is told; the caller has taken it out of its place
--- (protocol §3, §5, §8). `followed`: see bury_row.
+-- (protocol §3, §5, §8), and has asked sound_death before its first write. `followed`: see bury_row. `told`: what
+-- sound_death has said.
 -- @include flow
-local function bury(id, reason, followed)
+local function bury(id, reason, told, followed)
   bury_row(id, reason, followed)
-  signal_death(id, reason)
+  if told then signal_death(id, reason) end
 end

@@ -41,11 +41,22 @@ local function counted(row, child)
   return redis.call('HEXISTS', row .. ':processed', child) == 1
     or redis.call('HEXISTS', row .. ':unsuccessful', child) == 1
 end
+-- heard_by(parent, child): the state of a parent that is to hear of this child, or nil. Reads every key of its books, and
+-- fails, with nothing written, where one holds another type: a child that is recorded and not counted would hold it for
+-- ever.
+local function heard_by(parent, child)
+  local state = standing(parent)
+  local row = row_of(parent)
+  if not state or counted(row, child) then return nil end
+  redis.call('GET', row .. ':dependencies')
+  redis.call('HLEN', row .. ':failed')
+  return state
+end
 -- child_done(parent, child, result): a child that had failed its parent and now succeeds counts now.
 local function child_done(parent, child, result)
-  local row = row_of(parent)
-  if not standing(parent) or counted(row, child) then return end
+  if not heard_by(parent, child) then return end
   sound('pending')
+  local row = row_of(parent)
   redis.call('HDEL', row .. ':failed', child)
   redis.call('HSET', row .. ':processed', child, result)
   count_down(parent)
@@ -54,8 +65,8 @@ end
 -- unless a later one kills the parent again.
 local function child_dead(parent, child, policy, reason)
   local row = row_of(parent)
-  local state = standing(parent)
-  if not state or counted(row, child) then return false end
+  local state = heard_by(parent, child)
+  if not state then return false end
   sound('pending', 'dead')
   if policy == 'id' then
     if redis.call('HEXISTS', row .. ':failed', child) == 1 then return false end
@@ -78,15 +89,44 @@ local function signal_done(id, parent, queue, result)
     child_done(parent, id, result)
   end
 end
+-- sound_above(id, link, fresh): reads whatever the signal of a death writes, up through every level, and fails there,
+-- with nothing written, where a key holds another type. `link` is {parent, policy, queue or false}; `fresh` has the links
+-- of parents that the call is going to hold and that have nothing to read yet.
+local function sound_above(id, link, fresh)
+  local seen = {}
+  while link and link[1] do
+    if link[3] then return redis.call('LLEN', base .. 'flow:outbox') end
+    seen[id] = true
+    local parent = link[1]
+    local new = fresh and fresh[parent]
+    local state = new and 'awaiting_children' or heard_by(parent, id)
+    if state then sound('pending', 'dead') end
+    if state ~= 'awaiting_children' or link[2] == 'id' or seen[parent] then return end
+    id, link = parent, new or fields(parent, 'parent', 'parent_policy', 'parent_queue')
+  end
+end
+-- sound_death(id): the same for the death of a job, before its first write; whether it has a parent to be told.
+local function sound_death(id)
+  local link = fields(id, 'parent', 'parent_policy', 'parent_queue')
+  if not link or not link[1] then return false end
+  sound_above(id, link)
+  return true
+end
+-- policy_of(text): what the death of a child means to its parent: id, else fp. death_entry(...): the signal of it, as it
+-- lies in the outbox.
+local function policy_of(text) return text == 'id' and 'id' or 'fp' end
+local function death_entry(id, queue, parent, policy, reason)
+  return table.concat({ '', 'fail', queue, parent, id, policy, reason }, '\0')
+end
 -- signal_death(id, reason): up through every level; reads the row, so before it is deleted. Gives the entry that it has
 -- left in the outbox, if any.
 local function signal_death(id, reason)
   while true do
     local link = fields(id, 'parent', 'parent_policy', 'parent_queue')
     if not link or not link[1] then return end
-    local parent, policy = link[1], link[2] == 'id' and 'id' or 'fp'
+    local parent, policy = link[1], policy_of(link[2])
     if link[3] then
-      local entry = table.concat({ '', 'fail', link[3], parent, id, policy, reason }, '\0')
+      local entry = death_entry(id, link[3], parent, policy, reason)
       redis.call('RPUSH', base .. 'flow:outbox', entry)
       return entry
     end

@@ -1,6 +1,7 @@
 -- lapsed(limit, each): calls each(id, group, stalled) for jobs whose lease has ended, the longest ended first, `limit` at
--- most, ghosts counted, which are dropped. `each` takes the job out of active. One whose lane is no lane stays in hand:
--- it is passed over and hides none behind it, up to 1,000 of them.
+-- most, ghosts counted, which are dropped. `each` takes the job out of active, or gives false and has written nothing.
+-- Such a one, and one whose lane is no lane, stays in hand: it is passed over and hides none behind it, up to 1,000 of
+-- them.
 -- @include now
 -- @include rows
 -- @include sound
@@ -16,11 +17,11 @@ local function lapsed(limit, each)
       if group and broken[group] then
         passed = passed + 1
       else
-        left = left - 1
-        if row then
-          each(id, group, row[3])
+        if row and each(id, group, row[3]) == false then
+          passed = passed + 1
         else
-          redis.call('ZREM', base .. 'active', id)
+          left = left - 1
+          if not row then redis.call('ZREM', base .. 'active', id) end
         end
       end
     end

@@ -34,10 +34,11 @@ local function retire(ids, tokens, results, ttls)
       answers[i] = 'EMQSTALE complete token mismatch'
     else
       local group = known[2]
-      local place = leases[i] and 'active' or place_of(id, group)
-      if not place then
+      local found, place = true, 'active'
+      if not leases[i] then found, place = pcall(place_of, id, group) end
+      if found and not place then
         answers[i] = 'EMQSTATE complete not active'
-      elseif (group and not pcall(sound_lane, group))
+      elseif not found or (group and not pcall(sound_lane, group))
         or (known[3] and not pcall(signal_done, id, known[3], known[4], results[i])) then
         answers[i] = 'ERR complete cannot write its lane or its parent'
       else
