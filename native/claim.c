@@ -254,8 +254,8 @@ int emq_claim(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     claim.deadline = claim.now + lease;
     claim.want = emq_natural(emq_text(argv[5]));
     if (lease < 1 || claim.deadline > EMQ_LAST)
-        return RedisModule_ReplyWithError(ctx, "ERR claim lease must be a positive integer");
-    if (claim.want < 1) return RedisModule_ReplyWithError(ctx, "ERR claim n must be a positive integer");
+        return RedisModule_ReplyWithError(ctx, "ERR " VERB " lease must be a positive integer");
+    if (claim.want < 1) return RedisModule_ReplyWithError(ctx, "ERR " VERB " n must be a positive integer");
     if (!emq_is_whole(&queue)) return RedisModule_ReplyWithError(ctx, EMQ_MOVING);
     claim.pending = emq_key_given(&queue, argv[2], "pending", EMQ_NOTHING);
     claim.active = emq_key_given(&queue, argv[3], "active", EMQ_NOTHING);

@@ -187,7 +187,10 @@ int emq_complete_many(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE(VERB));
     for (int i = 6; i < argc; i += 4) {
         if (emq_natural(emq_text(argv[i])) < 0)
-            return RedisModule_ReplyWithError(ctx, "ERR complete ttl must be a non-negative integer");
+            return RedisModule_ReplyWithError(ctx, "ERR " VERB " ttl must be a non-negative integer");
+    }
+    for (int i = 3; i < argc; i += 4) {
+        if (!emq_is_job(emq_text(argv[i]))) return RedisModule_ReplyWithError(ctx, EMQ_NOT_A_JOB);
     }
     if (!emq_is_whole(&queue)) return RedisModule_ReplyWithError(ctx, EMQ_MOVING);
     RedisModuleString *active = emq_key_given(&queue, argv[2], "active", EMQ_NOTHING);

@@ -206,7 +206,7 @@ def test_a_claim_leaves_to_the_script_what_it_does_not_do(pair: Pair, what: str)
 @pytest.mark.parametrize("wrong", [*NO_NUMBERS, "0"])
 def test_a_claim_refuses_a_lease_or_a_number_that_is_none(pair: Pair, wrong: str) -> None:
     work(pair, 1)
-    lease, n = "ERR claim lease must be a positive integer", "ERR claim n must be a positive integer"
+    lease, n = "ERR EMQ.CLAIM lease must be a positive integer", "ERR EMQ.CLAIM n must be a positive integer"
     assert pair.refused(lambda s: with_args(claim(1)(s), {0: wrong})) == lease
     assert pair.refused(lambda s: with_args(claim(1)(s), {1: wrong})) == n
     assert pair.refused(lambda s: with_args(claim(1)(s), {0: wrong, 1: wrong})) == lease
@@ -338,4 +338,12 @@ def test_settling_refuses_a_ttl_that_is_none_for_all(pair: Pair, wrong: str) -> 
     a, b = in_hand(pair, 2)
     words: list[Arg] = [a, 1, b"", 0, b, 1, b"", wrong]
     refusal = pair.refused(lambda s: _with(complete((a, 1))(s), words))
-    assert refusal == "ERR complete ttl must be a non-negative integer"
+    assert refusal == "ERR EMQ.COMPLETEMANY ttl must be a non-negative integer"
+
+
+@pytest.mark.parametrize("wrong", ["", "J", "ORD0NgWEfAEJfs", "JOB\0gWEfAEJfs"])
+def test_settling_refuses_an_id_that_is_no_jobs_for_all(pair: Pair, wrong: str) -> None:
+    (a,) = in_hand(pair, 1)
+    words: list[Arg] = [a, 1, b"", 0, wrong, 1, b"", 0]
+    refusal = pair.refused(lambda s: _with(complete((a, 1))(s), words))
+    assert refusal == "EMQKIND job id must be JOB-namespaced"
