@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from echomq.identity.errors import IdError
 from echomq.identity.minter import Minter
-from echomq.protocol import checks, jobs, metrics, repeat
+from echomq.protocol import admission, checks, jobs, lanes, metrics, repeat
 from echomq.protocol.call import Call
 from echomq.protocol.errors import InvalidInputError, PayloadTooLargeError, QueueNameError
 
@@ -119,6 +119,34 @@ def test_any_text_is_a_queue_name_or_is_refused_with_its_reason(queue: str) -> N
 @pytest.mark.parametrize("name", taking("job_id"))
 def test_an_id_of_a_wrong_kind_or_shape(name: str, job_id: Any) -> None:
     assert repr(job_id) in refuse(name, "job_id", job_id, IdError)
+
+
+LANE_BUILDERS: dict[str, Callable[[Any], object]] = {
+    "enqueue": lambda group: lanes.enqueue("q", JOB_ID, b"p", group),
+    "admit": lambda group: admission.admit("q", JOB_ID, b"p", group=group),
+    "pause": lambda group: lanes.pause("q", group),
+    "resume": lambda group: lanes.resume("q", group),
+    "limit": lambda group: lanes.limit("q", group, 1),
+    "weight": lambda group: lanes.weight("q", group, 1),
+    "reassign": lambda group: lanes.reassign("q", JOB_ID, group),
+    "drain": lambda group: lanes.drain("q", group),
+    "reap": lambda group: lanes.reap("q", group),
+    "depth": lambda group: lanes.depth("q", group),
+}
+
+
+@pytest.mark.parametrize("name", LANE_BUILDERS)
+def test_what_is_no_lane_is_refused_with_how_a_text_becomes_one(name: str) -> None:
+    build = LANE_BUILDERS[name]
+    build(lanes.lane_id("acme"))
+    for wrong, says in (
+        ("acme", r"lane 'acme' is not a branded id: it has 4 characters;.*; .*lanes\.lane_id\('acme'\)$"),
+        ("LANzzzzzzzzzzz", "2.63 or more"),
+        ("", r"^the lane is an empty text; .*lanes\.lane_id\('acme'\)"),
+        (5, "^a lane is named by its id, .*must be str, not int"),
+    ):
+        with pytest.raises(IdError, match=says):
+            build(wrong)
 
 
 @given(st.text(alphabet=st.characters(codec="ascii"), min_size=14, max_size=14) | st.text())

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from echomq.identity.branded import check
 from echomq.protocol.call import Call, Plan, Reply
-from echomq.protocol.checks import check_job, integer, moment, name_of, payload_of
+from echomq.protocol.checks import check_job, group_of, integer, moment, name_of, payload_of
 from echomq.protocol.errors import EchoMQError, InvalidInputError, WireError
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import Admission, as_int, as_text
@@ -80,7 +79,7 @@ def admit(
             payload_of(payload),
             mode,
             value,
-            check(group) if group is not None else "",
+            group_of(group) if group is not None else "",
             key,
             window_ms,
             way,

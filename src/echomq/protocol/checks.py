@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from echomq.identity.branded import check_job
-from echomq.protocol.errors import InvalidInputError, PayloadTooLargeError
+from echomq.identity.branded import check, check_job
+from echomq.protocol.errors import IdError, InvalidInputError, PayloadTooLargeError
 
 MAX_MS = 2**53 - 1
 """Times are scores, and scores are doubles (protocol §4)."""
@@ -27,6 +27,7 @@ __all__ = [
     "check_job",
     "encoded",
     "error_of",
+    "group_of",
     "integer",
     "milliseconds",
     "moment",
@@ -78,6 +79,25 @@ def error_of(value: str) -> bytes:
     if not isinstance(value, str):
         raise InvalidInputError(f"error must be str, not {type(value).__name__}: {value!r}")
     return value.encode("utf-8", "backslashreplace")
+
+
+def group_of(value: str) -> str:
+    """The id of a lane, a branded one of any namespace (protocol §6); `IdError` says how a text becomes one."""
+    try:
+        return check(value)
+    except IdError as error:
+        raise _no_group(value, error) from None
+
+
+def _no_group(value: object, error: IdError) -> IdError:
+    if value == "":
+        return IdError(
+            "the lane is an empty text; a lane is named by its id, as lanes.lane_id('acme') makes it of a text"
+        )
+    if isinstance(value, str):
+        text = repr(value) if len(value) <= 80 else "text"
+        return IdError(f"lane {error}; the lane that a text names is lanes.lane_id({text})")
+    return IdError(f"a lane is named by its id, as lanes.lane_id('acme') makes it of a text: {error}")
 
 
 def payload_of(value: bytes | str) -> bytes:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from echomq.identity.branded import check, encode
+from echomq.identity.branded import encode
 from echomq.protocol.call import Call, Plan, Reply
-from echomq.protocol.checks import check_job, integer, name_of, payload_of, span
+from echomq.protocol.checks import check_job, group_of, integer, name_of, payload_of, span
 from echomq.protocol.jobs import LEASE_MS, admitted, claims_of, first_claim
 from echomq.protocol.keys import Keys, keys
 from echomq.protocol.replies import Admission, Claimed, Claims, as_int
@@ -58,7 +58,7 @@ def enqueue(queue: str, job_id: str, payload: bytes | str, group: str) -> Call[A
     k = keys(queue)
     return Call(
         "enqueue to lane",
-        (k.job(check_job(job_id)), k.lane(check(group)), *_books(k)),
+        (k.job(check_job(job_id)), k.lane(group_of(group)), *_books(k)),
         (job_id, payload_of(payload), group),
         admitted,
         _ENQUEUE,
@@ -87,14 +87,14 @@ def _done(reply: Reply) -> None:
 def pause(queue: str, group: str) -> Call[None]:
     """Keeps a lane's jobs where they are; none is claimed until `resume`."""
     k = keys(queue)
-    return Call("pause lane", (k.paused, k.ring), (check(group),), _done, _PAUSE, subject=group)
+    return Call("pause lane", (k.paused, k.ring), (group_of(group),), _done, _PAUSE, subject=group)
 
 
 def resume(queue: str, group: str) -> Call[None]:
     """Serves a paused lane again, with its backlog."""
     k = keys(queue)
     names = (k.paused, k.ring, k.glimit, k.gactive, k.wake)
-    return Call("resume lane", names, (k.base, check(group)), _done, _RESUME, subject=group)
+    return Call("resume lane", names, (k.base, group_of(group)), _done, _RESUME, subject=group)
 
 
 def limit(queue: str, group: str, n: int | None) -> Call[None]:
@@ -102,13 +102,13 @@ def limit(queue: str, group: str, n: int | None) -> Call[None]:
     k = keys(queue)
     most = 0 if n is None else integer("limit", n, least=1)
     names = (k.glimit, k.gactive, k.ring, k.paused, k.wake)
-    return Call("limit lane", names, (k.base, check(group), most), _done, _LIMIT, subject=group)
+    return Call("limit lane", names, (k.base, group_of(group), most), _done, _LIMIT, subject=group)
 
 
 def weight(queue: str, group: str, w: int) -> Call[None]:
     """The lane's share of a weighted turn, 1 or more."""
     k = keys(queue)
-    args = (check(group), integer("weight", w, least=1))
+    args = (group_of(group), integer("weight", w, least=1))
     return Call("weight lane", (k.gweight,), args, _done, _WEIGHT, subject=group)
 
 
@@ -117,7 +117,7 @@ def reassign(queue: str, job_id: str, group: str) -> Call[int]:
     k = keys(queue)
     return Call(
         "reassign",
-        (k.job(check_job(job_id)), k.lane(check(group)), *_books(k)),
+        (k.job(check_job(job_id)), k.lane(group_of(group)), *_books(k)),
         (job_id, group, k.base),
         as_int,
         _REASSIGN,
@@ -129,17 +129,17 @@ def drain(queue: str, group: str, *, budget: int = 1_000) -> Plan[int]:
     """Deletes a lane's claimable jobs, `budget` a call; gives how many. A flow's child dies by its policy."""
     k = keys(queue)
     most = integer("budget", budget, least=1, most=100_000)
-    names = (k.pending, k.lane(check(group)), k.ring)
+    names = (k.pending, k.lane(group_of(group)), k.ring)
     return drained(Call("drain lane", names, (group, most), as_int, _DRAIN, subject=group), most)
 
 
 def reap(queue: str, group: str, *, scan: int = 100) -> Call[int]:
     """Returns the group's expired leases among the `scan` earliest, uncounted; gives how many."""
     k = keys(queue)
-    args = (check(group), integer("scan", scan, least=1, most=100_000))
+    args = (group_of(group), integer("scan", scan, least=1, most=100_000))
     return Call("reap group", (k.active, k.pending), args, as_int, _REAP, subject=group)
 
 
 def depth(queue: str, group: str) -> Call[int]:
     """How many of the lane's jobs can be claimed when its turn comes."""
-    return Call("lane depth", (keys(queue).lane(check(group)),), (), as_int, command="ZCARD", subject=group)
+    return Call("lane depth", (keys(queue).lane(group_of(group)),), (), as_int, command="ZCARD", subject=group)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from echomq.identity.branded import check
 from echomq.protocol.call import Call, Plan, Reply
-from echomq.protocol.checks import integer
+from echomq.protocol.checks import group_of, integer
 from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import as_bytes, as_int, as_list
@@ -58,7 +58,7 @@ def _lanes(reply: Reply) -> tuple[Lane, ...]:
 def lanes(name: str, groups: Sequence[str]) -> Call[tuple[Lane, ...]]:
     """The books of up to 1,000 lanes."""
     integer("number of lanes", len(groups), least=1, most=1_000)
-    names = tuple(check(group) for group in groups)
+    names = tuple(group_of(group) for group in groups)
     return Call("survey lanes", (keys(name).pending,), names, _lanes, _LANES, subject=name)
 
 
