@@ -38,6 +38,7 @@ local function busy(id)
     or row[1] == 'awaiting_children'
 end
 local options = options_of(target)
+if record[1] == 'skip' then sound('active') end
 local ids, admitted, skipped, late = {}, 0, 0, nil
 for i = 5, #ARGV, 4 do
   local id, slot = ARGV[i], tonumber(ARGV[i + 1])

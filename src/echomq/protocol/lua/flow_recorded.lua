@@ -6,11 +6,11 @@
 -- ARGV -> children
 -- returns a child, in order: 1 needs no adding; 0 the parent waits for it; 2 there is no such parent, nor was there
 local row, out = redis.call('EXISTS', KEYS[1]), {}
-local gone = row == 0 and (redis.call('EXISTS', KEYS[5], KEYS[6]) > 0 and 1 or 2)
+local gone = row == 0 and (redis.call('EXISTS', KEYS[1] .. ':dependencies', KEYS[1] .. ':result') > 0 and 1 or 2)
 for n, child in ipairs(ARGV) do
   out[n] = gone or 0
-  for i = 2, 4 do
-    if redis.call('HEXISTS', KEYS[i], child) == 1 then out[n] = 1 end
+  for _, kind in ipairs({ ':processed', ':failed', ':unsuccessful' }) do
+    if redis.call('HEXISTS', KEYS[1] .. kind, child) == 1 then out[n] = 1 end
   end
 end
 return out

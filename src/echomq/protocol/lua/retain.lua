@@ -7,22 +7,23 @@
 -- returns {how many were purged, the id to go on after, or '' at the end}
 -- @include now
 -- @include forget
-local meta = redis.call('HMGET', KEYS[2], 'dead_max', 'dead_age_ms')
+local meta = redis.call('HMGET', base .. 'meta', 'dead_max', 'dead_age_ms')
 local most, age = tonumber(meta[1] or nil), tonumber(meta[2] or nil)
 if not most and not age then return { 0, '' } end
 local budget, purged = tonumber(ARGV[2]), 0
+local dead = base .. 'dead'
 local function purge(id)
   local sound, told = pcall(sound_death, id)
   if not sound then return false end
-  redis.call('ZREM', KEYS[1], id)
+  redis.call('ZREM', dead, id)
   forget(id, told and 'purged')
   purged = purged + 1
   return true
 end
 if most then
-  local over, passed = redis.call('ZCARD', KEYS[1]) - most, 0
+  local over, passed = redis.call('ZCARD', dead) - most, 0
   while passed < over and purged < budget and passed < 1000 do
-    local ids = redis.call('ZRANGE', KEYS[1], passed, math.min(over, passed + budget - purged) - 1)
+    local ids = redis.call('ZRANGE', dead, passed, math.min(over, passed + budget - purged) - 1)
     for _, id in ipairs(ids) do
       if purge(id) then
         over = over - 1
@@ -35,7 +36,7 @@ end
 local last = ''
 if age then
   local from = ARGV[1] == '' and '-' or '(' .. ARGV[1]
-  local ids = redis.call('ZRANGE', KEYS[1], from, '+', 'BYLEX', 'LIMIT', 0, budget)
+  local ids = redis.call('ZRANGE', dead, from, '+', 'BYLEX', 'LIMIT', 0, budget)
   for _, id in ipairs(ids) do
     local row = fields(id, 'died_ms')
     local died = row and tonumber(row[1] or nil)

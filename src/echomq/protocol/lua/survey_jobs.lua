@@ -10,6 +10,7 @@
 -- @include now
 -- @include place
 local cap, mode, size = tonumber(ARGV[1]), ARGV[2], 0
+if KEYS[2] and string.sub(KEYS[2], 1, #base) ~= base then return redis.error_reply('ERR survey jobs place is of another queue') end
 local ids = {}
 if mode == 'ids' then
   for i = 3, #ARGV do ids[#ids + 1] = ARGV[i] end
