@@ -13,7 +13,7 @@ from echomq.identity.errors import InvalidInputError
 from echomq.identity.minter import mint
 from echomq.protocol import admission, jobs, lanes
 from echomq.protocol.call import Call
-from echomq.protocol.errors import NativeMissingError, ServerError
+from echomq.protocol.errors import FenceError, NativeMissingError, ServerError
 from echomq.protocol.replies import Rescheduling
 from echomq.protocol.scripts import NATIVE, twins
 from echomq.runtime import Dial
@@ -167,6 +167,11 @@ def test_wire_6_refuses_a_server_without_the_module_at_once(start_server: StartS
     with pytest.raises(NativeMissingError, match="wire=4"):
         Connector(where(server), Options(wire=6)).run(jobs.promote("q"))
     assert time.monotonic() - began < Options().timeout
+    with server.client() as client:
+        assert client.execute("KEYS", "*") == [], "who is refused claims no fence"
+        client.execute("SET", "{emq}:version", "other")
+    with pytest.raises(FenceError, match="'other'"):
+        face(server, [])
 
 
 def test_of_an_older_module_the_commands_that_it_has_are_used() -> None:
@@ -302,7 +307,7 @@ def test_a_module_that_goes_away_under_a_connection_leaves_its_calls_to_scripts_
     first, _, again, one, second, other, none, wire = unloaded_in(server, flight, "auto", face)
     assert [first.name, again.name, second.name] == ["SCHEDULED", "DUPLICATE", "SCHEDULED"]
     assert (one, other, none) == (1, 1, 0)
-    assert wire == 6, "the commands that nothing has asked for are still held to be there"
+    assert wire == 4, "a server that does not know one command that it had has lost the module"
 
 
 @pytest.mark.parametrize("face", ["blocking", "awaited"])

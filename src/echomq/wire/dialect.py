@@ -104,6 +104,14 @@ def is_left_to_script(text: str) -> bool:
     return text.startswith(begins) and text.endswith(ends)
 
 
+def without(native: frozenset[Script], script: Script | None, text: str) -> frozenset[Script]:
+    """What still goes as a command after a script's own `is_missing`: nothing where the server has lost the module.
+
+    A user who may not run one may run the others; a server that does not know one that it had at the connect has none.
+    """
+    return frozenset() if text.startswith(_UNKNOWN) else native - {script}
+
+
 def is_missing(text: str) -> bool:
     """Whether a native command never ran, as its server does not know it any more or not let this user run it."""
     return text.startswith(_UNKNOWN) or (text.startswith(_NOT_ALLOWED) and "'emq." in text.lower())

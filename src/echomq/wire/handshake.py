@@ -96,8 +96,11 @@ def handshake(target: Target, *, name: str, fence: str, wire: Wire | None = None
     if limits.is_due(target):
         questions.append(limits.QUESTION)
     version, known, *others = yield from _ask(questions)
-    yield from _pass_fence(target, fence, version)
+    if version is not None:
+        yield from _pass_fence(target, fence, version)
     native = dialect.read(target.address, wire, others.pop(0)) if wire != 4 else frozenset[Script]()
+    if version is None:  # who is refused for want of the module leaves no fence behind
+        yield from _pass_fence(target, fence, version)
     yield from _load_missing(target, scripts, known)
     if preflight.is_due(target):
         facts = yield from _ask(preflight.QUESTIONS)

@@ -234,7 +234,7 @@ class Pipe(Generic[S]):
             if not dialect.is_left_to_script(error.text):
                 if not (self.yields and dialect.is_missing(error.text)):
                     return True
-                self.native -= {script}
+                self.native = dialect.without(self.native, script, error.text)
             else:
                 self._left.note(entry.call)
             entry.turn()
