@@ -134,6 +134,7 @@ class Worker:
         """Tells the supervisor: `serving`, and `worn` with how many jobs it has claimed."""
         self.worn: str | None = None
         """Why it has stopped to be replaced by a fresh process; None while it has not."""
+        self._owns_process = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._consumers: list[Consumer] = []
         self._ending: list[asyncio.Future[None]] = []
@@ -209,7 +210,11 @@ class Worker:
         exit code 0: what they left behind, such as a function in its thread, would go on beside their next run. It does
         so, too, when it was told to stop while it still connected: the thread that waits for an embedded server would
         go on. Raises what `serve` raises.
+
+        When a job cancels the tasks of the worker itself the process ends at once, with exit code 1, as under a job
+        that kills it: the leases lapse, and whatever was in hand runs alone next.
         """
+        self._owns_process = True
         # Not in `with`: leaving it waits for every thread.
         runner = new_runner()
         try:
@@ -277,6 +282,7 @@ class Worker:
             follower=partial(self._dispatch.succession.death, queue),
             teller=self._job_log,
             ahead=self._mq.ahead_ms,
+            on_break=self._broken,
         )
 
     async def _serve_with_signals(self) -> None:
@@ -342,10 +348,19 @@ class Worker:
             done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
+        except asyncio.CancelledError:
+            self._broken()
+            raise
         finally:
             for task in watched:
                 task.cancel()
             await asyncio.wait(watched)
+
+    def _broken(self) -> None:
+        """Its own tasks are cancelled. Where nobody but a job can have done that, nothing is handed back."""
+        if self._owns_process and self._stopping is not None and not self._stopping.is_set():
+            log.error("a job has cancelled the worker's own tasks: the process ends, and the leases of its jobs lapse")
+            end_process(1)
 
     async def _until_worn(self) -> None:
         self.worn = await had_enough(self._budget, self._max_rss, self._is_stuck)
