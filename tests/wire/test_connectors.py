@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
@@ -86,6 +87,39 @@ async def test_run_many_hides_no_success_behind_an_error(server: Server, queue: 
         assert isinstance(refused, StaleTokenError)
         assert isinstance(unsent, InvalidInputError)
         assert isinstance(unread, UnexpectedReplyError)
+
+
+async def test_what_is_no_call_is_refused_in_words_and_alone(server: Server, queue: str) -> None:
+    wrong: list[Any] = ["x", None, count, one_then_two(queue)]
+    async with aconnect(server.url) as conn:
+        outcomes = [await conn.run_many([*wrong, count(queue)])]
+        for value in wrong[:3]:
+            with pytest.raises(InvalidInputError, match=r"run takes a call such as jobs.claim\('mail'\), not "):
+                await conn.run(value)
+        with pytest.raises(InvalidInputError, match=r"run_many takes a list of calls .*, not Call: "):
+            await conn.run_many(cast("Any", count(queue)))
+        with pytest.raises(InvalidInputError, match=r"a plan, .* give it to run alone"):
+            conn.submit(wrong[3])
+    with connect(server.url) as blocking:
+        outcomes.append(blocking.run_many([*wrong, count(queue)]))
+        for value in wrong[:3]:
+            with pytest.raises(InvalidInputError, match=r"run takes a call such as jobs.claim\('mail'\), not "):
+                blocking.run(value)
+        with pytest.raises(InvalidInputError, match=r"run_many takes a list of calls .*, not str: 'x'"):
+            blocking.run_many(cast("Any", "x"))
+    for number, (text, none, function, plan, last) in enumerate(outcomes):
+        assert last == 1 + number
+        for outcome, says in ((text, "not str: 'x'"), (none, "not NoneType: None"), (function, "not function: ")):
+            assert isinstance(outcome, InvalidInputError)
+            assert says in str(outcome)
+        assert isinstance(plan, InvalidInputError)
+        assert "give it to run alone" in str(plan)
+
+
+def test_a_fault_inside_a_call_is_not_taken_for_a_value_that_is_none(server: Server, queue: str) -> None:
+    faulty = Call("get", (key(queue),), (), as_int, script=cast("Any", "no script"))
+    with connect(server.url) as blocking, pytest.raises(AttributeError, match=r"sha|native"):
+        blocking.run(faulty)
 
 
 async def test_raw_commands(server: Server) -> None:

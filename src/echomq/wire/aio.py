@@ -14,7 +14,7 @@ from echomq.wire import forks, node
 from echomq.wire.aiocarrier import Carrier
 from echomq.wire.commands import check_command
 from echomq.wire.options import DEFAULT, Options, OptionWords, Timeout
-from echomq.wire.plans import drive
+from echomq.wire.plans import check_calls, drive, no_call
 from echomq.wire.resp import raw
 from echomq.wire.source import FixedSource, Source, resolve
 from echomq.wire.subscriptions import BUFFER, AsyncSubscription, Box
@@ -68,7 +68,12 @@ class AsyncConnector:
         if carrier is None or asyncio.get_running_loop() is not self._loop:
             carrier = self._carry()
         options = self._options
-        return carrier.enter(call, options.call_timeout if timeout is DEFAULT else options.seconds(timeout))
+        try:
+            return carrier.enter(call, options.call_timeout if timeout is DEFAULT else options.seconds(timeout))
+        except AttributeError:
+            if isinstance(call, Call):
+                raise
+            raise no_call(call) from None
 
     async def run(self, work: Call[T] | Plan[T], *, timeout: Timeout = DEFAULT) -> T:  # noqa: ASYNC109  (as in the blocking face; it drops the connection)
         """The answer to a call, or what a plan returns.
@@ -94,6 +99,7 @@ class AsyncConnector:
         More calls than `max_pending` or the server allows go in several flights, one after another; `timeout`, in
         seconds, is each call's own.
         """
+        check_calls(calls)
         waiting = list(calls)
         size = max(1, self._options.max_pending // 4)
         outcomes: list[T | EchoMQError] = []

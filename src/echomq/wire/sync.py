@@ -24,7 +24,7 @@ from echomq.wire.commands import check_command
 from echomq.wire.handshake import FINAL, handshake
 from echomq.wire.options import DEFAULT, RECONNECT, Options, OptionWords, Timeout
 from echomq.wire.pipe import Entry, lost
-from echomq.wire.plans import drive_blocking
+from echomq.wire.plans import check_calls, drive_blocking, no_call
 from echomq.wire.resp import pack, raw
 from echomq.wire.source import Source, prepared, resolve
 from echomq.wire.subscriptions import BUFFER, Box
@@ -99,6 +99,7 @@ class Connector:
         They leave in one flight; more than `max_pending` or the server allows go in several, one after another, with
         up to `timeout` seconds for each `max_pending // 4` calls.
         """
+        check_calls(calls)
         self._keep_node()
         slots: list[Slot] = []
         entries: list[Waiting] = []
@@ -156,8 +157,14 @@ class Connector:
 
     def _entry(self, call: Call[T], slot: Slot) -> Waiting:
         link = self._link
-        native = link is not None and call.script in link.pipe.native
-        return Entry(call, slot, pack(call, native=native), native=native)
+        try:
+            native = link is not None and call.script in link.pipe.native
+            packed = pack(call, native=native)
+        except AttributeError:
+            if isinstance(call, Call):
+                raise
+            raise no_call(call) from None
+        return Entry(call, slot, packed, native=native)
 
     def _fly(self, entries: list[Waiting], timeout: Timeout) -> None:
         """Fill the slots of `entries`; raises what keeps all of them from being sent."""
