@@ -46,7 +46,7 @@ _LAST_WORDS_S: Final = 1.0
 _RELOAD_S: Final = 2.0
 """How long running jobs may go on when the code has changed."""
 _HEARKEN_S: Final = 1.0
-"""A signal that comes just before the main thread begins to wait is heard when it looks again, and no earlier."""
+"""A signal that comes to another thread, or just before the main one begins to wait, is heard when that looks again."""
 _WORDS: Final = ("processes", "reload", *WorkerWords.__annotations__)
 
 
