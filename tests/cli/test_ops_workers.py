@@ -151,7 +151,7 @@ def test_a_lapsed_lease_that_nobody_takes_back_is_code_4(ops: Any, shop: Any) ->
     shop.raw.execute("ZADD", shop.keys.active, shop.raw.now_ms() - 90_000, job_id)
     said = ops("health")
     assert said.code == 4
-    assert "a lease lapsed 1m 3" in said.lines[0]
+    assert "1 job in hand whose lease lapsed 1m 3" in said.lines[0]
 
 
 def test_a_paused_queue_is_left_in_peace(ops: Any, shop: Any) -> None:

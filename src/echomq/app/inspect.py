@@ -6,7 +6,9 @@ Everything is a `Call` or a `Plan`, runs on either face of a connector, and writ
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 import msgspec
@@ -18,7 +20,18 @@ from echomq.protocol.call import Plan
 from echomq.protocol.survey import QueueSurvey, SeenJob
 from echomq.protocol.survey_lanes import Lane
 
-__all__ = ["Overview", "Waiting", "envelope_of", "job_name", "lanes_of", "name_in", "overview", "waiting_in_lanes"]
+__all__ = [
+    "Hold",
+    "Overview",
+    "Waiting",
+    "Why",
+    "envelope_of",
+    "job_name",
+    "lanes_of",
+    "name_in",
+    "overview",
+    "waiting_in_lanes",
+]
 
 _STEP: Final = 500
 
@@ -58,14 +71,39 @@ def envelope_of(payload: bytes) -> Envelope | str:
         return str(error)
 
 
+class Why(Enum):
+    """What keeps jobs from being claimed."""
+
+    PAUSED = "paused"
+    CEILING = "ceiling"
+    RATE = "rate"
+    LANE_PAUSED = "lane_paused"
+    LANE_LIMIT = "lane_limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Jobs that wait and that no claim would be given now: why, how many, in how many lanes, and the oldest of them.
+
+    `lanes` is 0 where it is the whole queue that is held.
+    """
+
+    why: Why
+    jobs: int
+    lanes: int
+    oldest: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The claimable jobs in a queue's lanes: how many, in how many lanes, and the oldest."""
+    """The jobs that wait in a queue's lanes: how many, in how many lanes; how many of them a lane would give, the
+    oldest in such a lane, and the lanes that are shut."""
 
     jobs: int = 0
     lanes: int = 0
     servable: int = 0
     oldest: str | None = None
+    holds: tuple[Hold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +116,60 @@ class Overview:
 
     @property
     def pending(self) -> int:
-        """All that could be claimed, flat and in lanes."""
+        """All that wait for a claim, flat and in lanes, also those that are held."""
         return self.seen.pending + self.in_lanes.jobs
 
     @property
-    def oldest(self) -> str | None:
-        """The oldest claimable job: the least id, in mint order."""
+    def _open(self) -> str | None:
         known = [each for each in (self.seen.oldest_pending, self.in_lanes.oldest) if each is not None]
         return min(known, default=None)
 
     @property
+    def oldest(self) -> str | None:
+        """The oldest claimable job: the least id, in mint order. None where the queue is held."""
+        return self._open if self.claimable else None
+
+    @property
     def oldest_age_ms(self) -> int | None:
         """How long ago the oldest claimable job was minted."""
-        minted = None if self.oldest is None else survey.minted_ms(self.oldest)
+        return self.age_ms(self.oldest)
+
+    def age_ms(self, job_id: str | None) -> int | None:
+        """How long ago a job was minted, by the server's clock; None for none, and for what is no id."""
+        minted = None if job_id is None else survey.minted_ms(job_id)
         return None if minted is None else max(0, self.seen.now_ms - minted)
 
     @property
-    def claimable(self) -> int:
-        """All that a claim would be given now, but for a pause or a ceiling of the queue."""
+    def servable(self) -> int:
+        """All that a claim would be given now, but for a pause, a ceiling or a rate of the queue."""
         return self.seen.pending + self.in_lanes.servable
+
+    @property
+    def _gate(self) -> tuple[int, Why | None]:
+        """How many the queue lets into hands now, and why no more than that."""
+        seen, room, why = self.seen, self.servable, None
+        if seen.paused:
+            return 0, Why.PAUSED
+        ceiling, most, period_ms = (seen.setting(name) for name in ("concurrency", "max", "period_ms"))
+        if ceiling and ceiling > 0 and ceiling - seen.active < room:
+            room, why = max(ceiling - seen.active, 0), Why.CEILING
+        # A budget that never gets whole again is another client's; the next claim puts it aside.
+        endless = seen.rate_whole_in_ms == 0
+        if most and most > 0 and period_ms and period_ms > 0 and not endless and most - seen.rate_spent < room:
+            room, why = max(most - seen.rate_spent, 0), Why.RATE
+        return room, why
+
+    @property
+    def claimable(self) -> int:
+        """All that a claim would be given now."""
+        return self._gate[0]
+
+    @property
+    def holds(self) -> tuple[Hold, ...]:
+        """What waits and cannot be claimed now, by its reason: the queue's first."""
+        room, why = self._gate
+        shut = why is not None and room == 0 and self.servable > 0
+        return ((Hold(why, self.servable, 0, self._open),) if shut and why else ()) + self.in_lanes.holds
 
     @property
     def late_ms(self) -> int:
@@ -120,7 +193,7 @@ class Overview:
     @property
     def waits(self) -> bool:
         """Whether a worker would have something to do now."""
-        return self.claimable > 0 or self.late_ms > 0 or self.lapsed_ms > 0 or self.seen.outbox > 0
+        return self.servable > 0 or self.late_ms > 0 or self.lapsed_ms > 0 or self.seen.outbox > 0
 
     @property
     def unserved(self) -> bool:
@@ -144,8 +217,20 @@ def waiting_in_lanes(queue: str) -> Plan[Waiting]:
         jobs=sum(lane.depth for lane in full),
         lanes=len(full),
         servable=sum(lane.servable for lane in full),
-        oldest=min((lane.oldest for lane in full if lane.oldest), default=None),
+        oldest=_oldest(lane for lane in full if lane.servable),
+        holds=tuple(_held(full)),
     )
+
+
+def _oldest(lanes: Iterable[Lane]) -> str | None:
+    return min((lane.oldest for lane in lanes if lane.oldest), default=None)
+
+
+def _held(full: Sequence[Lane]) -> Iterator[Hold]:
+    shut = [lane for lane in full if not lane.servable]
+    for why in (Why.LANE_PAUSED, Why.LANE_LIMIT):
+        if these := [lane for lane in shut if lane.paused is (why is Why.LANE_PAUSED)]:
+            yield Hold(why, sum(lane.depth for lane in these), len(these), _oldest(these))
 
 
 def overview(queue: str, *, seen: QueueSurvey | None = None) -> Plan[Overview]:

@@ -18,6 +18,9 @@ BROKEN: Final = 1
 UNSERVED: Final = 3
 LATE: Final = 4
 
+LAPSED_MS: Final = 5_000
+"""How long a lapsed lease may lie, in ms: a live worker takes the job back a second after it lapsed."""
+
 
 def register(app: typer.Typer) -> None:
     """Adds the command to the program."""
@@ -45,7 +48,7 @@ def health(
     """Say whether queues are served; ends with a code.
 
     A line a queue, and an exit code for an orchestrator. Overdue is what the schedule, a recurrence or a lapsed lease
-    shows. A queue that somebody paused is left in peace.
+    shows. A queue that somebody paused is left in peace. What is held, and why, is named.
 
     \b
     Exit codes:
@@ -53,7 +56,7 @@ def health(
       1  the server cannot be reached, or a queue cannot be read
       2  something is written wrongly: an option, or a queue that does not exist
       3  jobs wait and no live worker serves their queue
-      4  something has been overdue for longer than --late
+      4  something has been overdue for longer than --late, or a lease lapsed 5 seconds ago
     Of several queues, 1 goes before 3 and 3 before 4.
 
     \b
@@ -104,20 +107,22 @@ class Verdict:
 
 
 def _verdict(each: Overview, late_ms: int) -> Verdict:
+    from echomq.cli.ops_overview import held, lapse
     from echomq.cli.ops_text import shown_span
 
     seen = each.seen
     workers = counted(seen.workers_alive, "live worker")
     waiting = counted(each.pending, "job")
     oldest = f", the oldest {shown_span(each.oldest_age_ms)} old" if each.oldest else ""
+    oldest += "".join(f", {each}" for each in held(each))
+    lapsed = f", {lapse(each)}" if each.lapsed_ms else ""
     if seen.paused:
-        return Verdict(each.queue, HEALTHY, f"paused by somebody; {waiting} waiting{oldest}, {workers}")
+        return Verdict(each.queue, HEALTHY, f"paused by somebody; {waiting} waiting{oldest}{lapsed}, {workers}")
     if each.unserved:
-        due = f"{waiting} waiting{oldest}" if each.claimable else "something is due"
+        due = f"{waiting} waiting{oldest}{lapsed}" if each.servable else lapsed[2:] or "something is due"
         return Verdict(each.queue, UNSERVED, f"no live worker serves it and {due}")
     if each.late_ms > late_ms:
         return Verdict(each.queue, LATE, f"what should have begun {shown_span(each.late_ms)} ago has not; {workers}")
-    if each.lapsed_ms > late_ms:
-        lapsed = shown_span(each.lapsed_ms)
-        return Verdict(each.queue, LATE, f"a lease lapsed {lapsed} ago and nobody took its job back; {workers}")
+    if each.lapsed_ms > min(late_ms, LAPSED_MS):
+        return Verdict(each.queue, LATE, f"{lapse(each)} and that nobody took back; {workers}")
     return Verdict(each.queue, HEALTHY, f"{waiting} waiting{oldest}, {seen.active:,} in hand, {workers}")

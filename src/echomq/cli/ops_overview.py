@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from echomq.app.inspect import Overview, overview
+from echomq.app.inspect import Hold, Overview, Why, overview
 from echomq.cli.ops_common import counted
 from echomq.cli.ops_text import local_and_utc, shown_span
 from echomq.protocol import survey
 from echomq.protocol.errors import EchoMQError, ServerError
 
 if TYPE_CHECKING:
+    from echomq.protocol.survey import QueueSurvey
     from echomq.wire import Connector
 
 __all__ = [
     "HEADINGS",
     "as_json",
     "facts_of",
+    "held",
+    "lapse",
     "notes",
     "read",
     "row",
@@ -26,6 +29,7 @@ __all__ = [
     "stats_json",
     "total_row",
     "unreadable",
+    "waits_for_it",
     "warnings",
 ]
 
@@ -63,15 +67,43 @@ def notes(each: Overview) -> str:
     """What is remarkable about a queue, in a few words."""
     seen = each.seen
     said = ["paused"] if seen.paused else []
+    said += held(each)
     if each.unserved:
         said.append("no live worker")
     if each.lapsed_ms:
-        said.append(f"a lease lapsed {shown_span(each.lapsed_ms)} ago")
+        said.append(lapse(each))
     if seen.outbox:
         said.append(f"{seen.outbox:,} in the outbox")
     if seen.rejected:
         said.append(f"{seen.rejected:,} malformed signals set aside")
     return ", ".join(said)
+
+
+def held(each: Overview) -> list[str]:
+    """What waits and cannot be claimed, and why, in a few words a reason."""
+    return [
+        f"{hold.jobs:,} held {_by(hold, each.seen)} (oldest {shown_span(each.age_ms(hold.oldest))})"
+        for hold in each.holds
+    ]
+
+
+def _by(hold: Hold, seen: QueueSurvey) -> str:
+    if hold.why is Why.LANE_PAUSED:
+        return f"in {counted(hold.lanes, 'paused lane')}"
+    if hold.why is Why.LANE_LIMIT:
+        return f"in {counted(hold.lanes, 'lane')} at {'its' if hold.lanes == 1 else 'their'} limit"
+    if hold.why is Why.CEILING:
+        return f"by the ceiling of {seen.setting('concurrency') or 0:,}"
+    if hold.why is Why.RATE:
+        pace = f"{seen.setting('max') or 0:,} in {shown_span(seen.setting('period_ms'))}"
+        return f"by the rate of {pace} for {shown_span(seen.rate_whole_in_ms)} more"
+    return "by the pause"
+
+
+def lapse(each: Overview) -> str:
+    """The jobs in hand that are nobody's any more, and for how long the longest has been."""
+    of = "whose lease lapsed" if each.seen.lapsed == 1 else "whose leases lapsed, the first"
+    return f"{counted(each.seen.lapsed, 'job')} in hand {of} {shown_span(each.lapsed_ms)} ago"
 
 
 def row(each: Overview) -> list[str]:
@@ -142,12 +174,15 @@ def facts_of(each: Overview) -> list[tuple[str, str]]:
 def warnings(overviews: Sequence[Overview]) -> list[str]:
     """A sentence for every queue whose jobs wait for nobody."""
     return [
-        f"queue {each.queue}: no live worker serves it, and {counted(each.claimable, 'job')} could start"
-        if each.claimable
-        else f"queue {each.queue}: no live worker serves it, and something is due"
-        for each in overviews
-        if each.unserved
+        f"queue {each.queue}: no live worker serves it, and {waits_for_it(each)}" for each in overviews if each.unserved
     ]
+
+
+def waits_for_it(each: Overview) -> str:
+    """What a worker would do in a queue that has none."""
+    said = [f"{counted(each.servable, 'job')} could start"] if each.servable else []
+    said += [f"{lapse(each)} could run again"] if each.lapsed_ms else []
+    return " and ".join(said) or "something is due"
 
 
 def settings_json(each: Overview) -> dict[str, object]:
@@ -186,6 +221,16 @@ def as_json(each: Overview) -> dict[str, object]:
         "pending_in_lanes": each.in_lanes.jobs,
         "lanes_waiting": each.in_lanes.lanes,
         "claimable": each.claimable,
+        "held": [
+            {
+                "why": hold.why.value,
+                "jobs": hold.jobs,
+                "lanes": hold.lanes,
+                "oldest": hold.oldest,
+                "oldest_age_ms": each.age_ms(hold.oldest),
+            }
+            for hold in each.holds
+        ],
         "active": seen.active,
         "scheduled": seen.scheduled,
         "dead": seen.dead,
@@ -199,6 +244,7 @@ def as_json(each: Overview) -> dict[str, object]:
         "oldest_age_ms": each.oldest_age_ms,
         "next_run_ms": next_run_ms(each),
         "late_ms": each.late_ms,
+        "lapsed": seen.lapsed,
         "lapsed_ms": each.lapsed_ms,
         "outbox": seen.outbox,
         "rejected": seen.rejected,

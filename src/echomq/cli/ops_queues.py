@@ -21,7 +21,8 @@ def queues(url: Url = None, fence: Fence = None, wire: WireText = None, json: Js
     """List the queues of a server.
 
     What waits, runs, is put off and died, and who serves it. "oldest" is the age of the oldest job that could be
-    claimed; "late" is how long the first entry of the schedule or of the recurrences has been due.
+    claimed; "late" is how long the first entry of the schedule or of the recurrences has been due; the notes say what
+    waits and cannot be claimed, and why.
 
     Exit codes: 0 done, 1 the server cannot be reached, 2 something is written wrongly.
 

@@ -33,9 +33,9 @@ def workers(
 ) -> None:
     """List the workers, and how long each is silent.
 
-    They are those that have registered with the queues of the server. One that has been silent for a minute counts as
-    gone; after five it is forgotten. Clients that do not register, such as loops of your own made of verbs, are not
-    seen here.
+    They are those that have registered with the queues of the server. One that has been silent for a minute, or for
+    its lease with something in hand, counts as gone; after five minutes it is forgotten. Clients that do not register,
+    such as loops of your own made of verbs, are not seen here.
 
     Exit codes: 0 done, 1 the server cannot be reached, 2 something is written wrongly, or there is no such queue.
 
@@ -68,6 +68,7 @@ class Worker:
     queues: tuple[str, ...]
     in_hand: int | None
     concurrency: int | None
+    lease_ms: int
     ids: tuple[str, ...]
     version: str
     started_ms: int | None
@@ -76,10 +77,11 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether it was seen lately."""
-        from echomq.protocol.survey import LIVE_MS
+        """Whether it was seen lately: within a minute, and within its lease while it has something in hand."""
+        from echomq.protocol.survey import LIVE_MS, QUIET_MS
 
-        return self.silent_ms <= LIVE_MS
+        patience_ms = min(LIVE_MS, max(self.lease_ms, QUIET_MS)) if self.in_hand else LIVE_MS
+        return self.silent_ms <= patience_ms
 
     def row(self) -> list[str]:
         """For a person."""
@@ -112,6 +114,7 @@ class Worker:
             "queues": list(self.queues),
             "in_hand": self.in_hand,
             "concurrency": self.concurrency,
+            "lease_ms": self.lease_ms,
             "ids": list(self.ids),
             "version": self.version or None,
             "started_ms": self.started_ms,
@@ -139,6 +142,8 @@ def read(conn: Connector, queues: Sequence[str]) -> list[Worker]:
 
 def _merged(name: str, records: list[tuple[str, Seen]], now_ms: int) -> Worker:
     """One worker from its records, one a queue; the latest says who it is, each what it has in hand of its queue."""
+    from echomq.protocol.jobs import LEASE_MS
+
     latest = min((seen for _, seen in records), key=lambda seen: seen.silent_ms)
     info = _info(latest.info)
     infos = [_info(seen.info) for _, seen in records]
@@ -149,6 +154,7 @@ def _merged(name: str, records: list[tuple[str, Seen]], now_ms: int) -> Worker:
         queues=tuple(sorted({queue for queue, _ in records} | set(_texts(info, "queues")))),
         in_hand=_sum(infos, "in_hand"),
         concurrency=_sum(infos, "concurrency"),
+        lease_ms=_number(info, "lease_ms") or LEASE_MS,
         ids=tuple(each for one in infos for each in _texts(one, "ids")),
         version=_text(info, "version"),
         started_ms=_number(info, "started_ms"),

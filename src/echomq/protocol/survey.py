@@ -14,6 +14,7 @@ from echomq.identity.branded import check, unix_ms
 from echomq.protocol.call import Arg, Call, Reply
 from echomq.protocol.checks import integer
 from echomq.protocol.errors import InvalidInputError
+from echomq.protocol.jobs import LEASE_MS
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import State, as_bytes, as_int, as_list
 from echomq.protocol.scripts import script
@@ -21,6 +22,7 @@ from echomq.protocol.scripts import script
 __all__ = [
     "LIVE_MS",
     "LONG",
+    "QUIET_MS",
     "Jobs",
     "QueueSurvey",
     "SeenJob",
@@ -39,6 +41,9 @@ __all__ = [
 LIVE_MS = 60_000
 """A worker that was seen within so many ms counts as alive."""
 
+QUIET_MS = 10_000
+"""A worker that was seen within so many ms counts as alive whatever its leases are: it says so every 5,000."""
+
 LONG = 4_096
 """How many bytes of a payload or an error are read for a listing."""
 
@@ -50,7 +55,8 @@ _JOBS = script("survey_jobs")
 class QueueSurvey:
     """A queue at one instant of the server's clock. Heads are the earliest scores, None where nothing lies.
 
-    `lanes_booked` is 0 where no lane can hold a claimable job.
+    `lanes_booked` is 0 where no lane can hold a claimable job. `workers_alive` leaves out who has something in hand and
+    is silent for longer than a lease; `lapsed` counts the jobs in hand whose lease has ended.
     """
 
     now_ms: int
@@ -67,6 +73,9 @@ class QueueSurvey:
     lanes_booked: int
     workers_alive: int
     workers_known: int
+    lapsed: int
+    rate_spent: int
+    rate_whole_in_ms: int
     oldest_pending: str | None
     schedule_head: str | None
     active_head_ms: int | None
@@ -159,8 +168,8 @@ def pairs(items: list[Reply]) -> dict[str, str]:
 
 def _survey(reply: Reply) -> QueueSurvey:
     items = as_list(reply)
-    numbers = iter([as_int(item) for item in items[:14]])
-    heads = iter([score_ms(item) for item in items[16:20]])
+    numbers = iter([as_int(item) for item in items[:17]])
+    heads = iter([score_ms(item) for item in items[19:23]])
     return QueueSurvey(
         now_ms=next(numbers),
         pending=next(numbers),
@@ -176,19 +185,22 @@ def _survey(reply: Reply) -> QueueSurvey:
         lanes_booked=next(numbers),
         workers_alive=next(numbers),
         workers_known=next(numbers),
-        oldest_pending=maybe(items[14]),
-        schedule_head=maybe(items[15]),
+        lapsed=next(numbers),
+        rate_spent=next(numbers),
+        rate_whole_in_ms=next(numbers),
+        oldest_pending=maybe(items[17]),
+        schedule_head=maybe(items[18]),
         active_head_ms=next(heads),
         schedule_head_ms=next(heads),
         repeat_head_ms=next(heads),
         cron_head_ms=next(heads),
-        meta=pairs(items[20:]),
+        meta=pairs(items[23:]),
     )
 
 
 def queue(name: str, *, live_ms: int = LIVE_MS) -> Call[QueueSurvey]:
     """A queue's numbers, heads and settings. Its lanes' depths are not among them: see `lane_groups` and `lanes`."""
-    args = (integer("live_ms", live_ms, least=1),)
+    args = (integer("live_ms", live_ms, least=1), QUIET_MS, LEASE_MS)
     return Call("survey queue", (keys(name).pending,), args, _survey, _QUEUE, subject=name)
 
 

@@ -46,6 +46,7 @@ class Consumer(Intake):
     `weight` is this one's share of them. `follower` says what follows a death in nobody's hands.
     `teller` tells people what becomes of jobs, in the place of the consumer's own lines in the log.
     `metronome` listens, sweeps and keeps the time for it, in a pool of consumers. `ahead`: see `Recurrences`.
+    `on_break()` is called on the loop when the consumer's own task is cancelled, before anything is handed back.
     `watch` is told every step; with `events` they are published on the queue's channel too (protocol §10).
     """
 
@@ -152,7 +153,7 @@ class Consumer(Intake):
                 on_lost=self._on_lost,
                 on_cancel=self._to_end,
             )
-            presence = Presence(self._queue, self._who, self._held, lambda: self._concurrency)
+            presence = Presence(self._queue, self._who, self._held, lambda: self._concurrency, self._lease_ms)
             legs = Legs(self._queue, presence, beat_ms=self._beat_ms, paid=self._nudge.set, follower=self._follower)
             runner = Runner(self._handler, queue=self._queue, threads=self._concurrency, ended=self._ended)
             runner.late, runner.freed = self._late, self._freed

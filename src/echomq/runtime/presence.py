@@ -14,6 +14,7 @@ from echomq.identity.minter import wall_clock_ms
 from echomq.identity.version import __version__
 from echomq.protocol import workers
 from echomq.protocol.call import Call
+from echomq.protocol.jobs import LEASE_MS
 from echomq.protocol.keys import check_queue
 from echomq.runtime.hand import Held
 
@@ -48,11 +49,19 @@ def identity(queues: Iterable[str]) -> Identity:
 class Presence:
     """One consumer's entry in the registry of its queue."""
 
-    def __init__(self, queue: str, who: Identity, held: Collection[Held], concurrency: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        queue: str,
+        who: Identity,
+        held: Collection[Held],
+        concurrency: Callable[[], int],
+        lease_ms: int = LEASE_MS,
+    ) -> None:
         self._queue = queue
         self._who = who
         self._held = held
         self._concurrency = concurrency
+        self._lease_ms = lease_ms
 
     def said(self) -> Call[int]:
         """The call that says it lives."""
@@ -64,6 +73,7 @@ class Presence:
             "in_hand": len(self._held),
             "ids": sorted(held.job.id for held in self._held)[:_IDS],
             "concurrency": self._concurrency(),
+            "lease_ms": self._lease_ms,
             "version": __version__,
             "started_ms": who.started_ms,
         }
