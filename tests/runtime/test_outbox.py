@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from echomq.identity.minter import mint
-from echomq.protocol import flows, jobs
+from echomq.protocol import admin, flows, jobs
 from echomq.protocol.flows import Node, OnDeath
 from echomq.protocol.replies import Claimed
 from echomq.runtime import Bury, Done, Pump
@@ -234,3 +234,43 @@ async def test_a_relayed_death_that_its_parents_server_refuses_stays_for_the_nex
             third.raw.execute("DEL", third.key(f"job:{root}:failed"))
             assert await Outbox(other.queue).deliver(conn) == 1
         assert third.row(root)["state"] == "dead"
+
+
+async def test_a_death_that_comes_again_when_all_live_again_is_taken_out_without_effect(
+    desk: Desk, other: Desk
+) -> None:
+    parent = await flow(desk, other)
+    async with aconnect(desk.server.url) as conn:
+        box = Outbox(desk.queue)
+        for token in (1, 2):  # the second life ends like the first, and counts like it
+            (job,) = (await conn.run(jobs.claim_many(desk.queue, 1))).jobs
+            await conn.run(jobs.retry(desk.queue, job.id, token, delay_ms=0, max_attempts=1, error="e"))
+            (entry,) = await conn.run(flows.outbox(desk.queue))
+            assert await box.deliver(conn) == 1
+            assert (other.row(parent)["state"], outbox(desk)) == ("dead", 0)
+            await conn.run(admin.reprocess_job(other.queue, parent))
+            await conn.run(admin.reprocess_job(desk.queue, job.id))
+            # As if the pump had died before it settled, and another client had given the child its life.
+            desk.raw.execute("RPUSH", desk.key("flow:outbox"), entry)
+            await box.deliver(conn)
+            assert (other.row(parent)["state"], outbox(desk), box.stuck) == ("awaiting_children", 0, 0)
+        (job,) = (await conn.run(jobs.claim_many(desk.queue, 1))).jobs
+        await conn.run(jobs.complete_many(desk.queue, [(job.id, job.attempts)]))
+        await box.deliver(conn)
+    assert other.row(parent)["state"] == "pending"
+
+
+async def test_a_death_that_comes_again_while_the_child_is_still_dead_kills_the_parent_again(
+    desk: Desk, other: Desk
+) -> None:
+    parent = await flow(desk, other)
+    async with aconnect(desk.server.url) as conn:
+        (job,) = (await conn.run(jobs.claim_many(desk.queue, 1))).jobs
+        await conn.run(jobs.retry(desk.queue, job.id, 1, delay_ms=0, max_attempts=1, error="e"))
+        (entry,) = await conn.run(flows.outbox(desk.queue))
+        box = Outbox(desk.queue)
+        await box.deliver(conn)
+        await conn.run(admin.reprocess_job(other.queue, parent))
+        desk.raw.execute("RPUSH", desk.key("flow:outbox"), entry)
+        await box.deliver(conn)  # the child is dead as it says, so it stands
+    assert (other.row(parent)["state"], outbox(desk)) == ("dead", 0)

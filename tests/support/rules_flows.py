@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from echomq.identity.errors import InvalidInputError
-from echomq.protocol import flows
+from echomq.protocol import admin, flows
 from echomq.protocol.call import Call, Plan
 from echomq.protocol.errors import ServerError, StateError
 from echomq.protocol.flows import Node, OnDeath
@@ -52,6 +52,7 @@ class FlowRules(Bench):
         super().__init__()
         self.trees: list[Node] = []
         self.letters: list[bytes] = []
+        self.deaths: list[tuple[str, bytes]] = []
 
     def tree(self, sprouts: list[Sprout], *, spread: bool) -> Node:
         """The flow that the sprouts stand for, its root in the queue at hand."""
@@ -158,6 +159,8 @@ class FlowRules(Bench):
                 self.step(flows.reject(self.queue, entry), lambda entry=entry: self.set_aside(entry))
             elif not dies:
                 self.letters.append(entry)
+                if entry.startswith(b"\0fail\0"):
+                    self.deaths.append((self.queue, entry))
                 self.step(flows.settle(self.queue, entry), lambda entry=entry: model.settle_entry(entry))
 
     def set_aside(self, entry: bytes) -> int:
@@ -171,6 +174,23 @@ class FlowRules(Bench):
             entry = self.letters[-1 - index % len(self.letters)]
             self.deliver(entry, asks=asks)
             self.step(flows.settle(self.queue, entry), lambda: self.model.settle_entry(entry))
+
+    @rule(index=picks, child_too=st.booleans(), settled=st.booleans())
+    def hear_of_a_death_again(self, index: int, child_too: bool, settled: bool) -> None:
+        """The parent has another life, and its child may have, when a frozen pump offers the death once more."""
+        if not self.deaths:
+            return
+        here, (queue, entry) = self.queue, self.deaths[-1 - index % len(self.deaths)]
+        above, parent, child = (word.decode() for word in entry.split(b"\0", 6)[2:5])
+        self.take_up(queue)
+        if not settled:
+            self.model.outbox.append(entry)
+            self.by_hand("a pump has died before it could settle", "RPUSH", self.keys.outbox, entry)
+        if child_too:
+            self.step(admin.reprocess_job(queue, child), lambda: self.model.reprocess_job(child))
+        self.step_on(above, admin.reprocess_job(above, parent), lambda: self.models[above].reprocess_job(parent))
+        self.deliver(entry, asks=True)
+        self.take_up(here)
 
     @rule(second=st.booleans(), times=st.integers(1, 3))
     def pump_all(self, second: bool, times: int) -> None:
