@@ -260,25 +260,52 @@ def bad(mq: EchoMQ):
         deep = flow(bind.s(results()), [deep])
     assert flow(bind.s([]), [page.s(1)]).on_death is OnDeath.FAIL_PARENT
     return {
-        "no child": (lambda: flow(bind.s([]), []), "waits for nothing"),
+        "no child": (lambda: flow(bind.s([]), []), "^job .bind. of queue .* waits for nothing: give"),
         "one call for many": (lambda: flow(bind.s([]), page.s(1)), "must be a list of calls"),
         "no call": (lambda: flow(bind.s([]), [page]), "made of calls such as send.s"),
-        "a time": (lambda: flow(bind.s([]), [page.after(minutes=1).s(1)]), "has a time"),
-        "a lane": (lambda: flow(bind.s([]), [page.options(lane="a").s(1)]), "has a lane"),
-        "a key": (lambda: flow(bind.options(dedup="k").s([]), [page.s(1)]), "has a deduplication key"),
-        "too deep": (lambda: flow(bind.s([]), [deep]), "9 levels deep; at most 8"),
-        "previous of two": (lambda: flow(bind.s(previous()), [page.s(1), page.s(2)]), r"previous\(\), and 2 jobs"),
+        "a time": (
+            lambda: flow(bind.s([]), [page.after(minutes=1).s(1)]),
+            "^job .page. of queue .* has a time, .* leave out at",
+        ),
+        "a lane": (
+            lambda: flow(bind.s([]), [page.options(lane="a").s(1)]),
+            "job .page. .* has a lane, .* leave out lane=...",
+        ),
+        "a key": (
+            lambda: flow(bind.options(dedup="k").s([]), [page.s(1)]),
+            "job .bind. .* has a deduplication key, .* leave out dedup=...",
+        ),
+        "too deep": (lambda: flow(bind.s([]), [deep]), "^the flow of job .bind. .* 9 levels deep; at most 8"),
+        "previous of two": (
+            lambda: flow(bind.s(previous()), [page.s(1), page.s(2)]),
+            r"^argument .pages. of job .bind. .* is previous\(\), .* 2 jobs .* take results\(\)",
+        ),
         "one step": (lambda: chain(page.s(1)), "two steps or more"),
         "a group at the end": (lambda: chain(page.s(1), group(page.s(2))), "a group can only begin"),
-        "a flow at the end": (lambda: chain(page.s(1), flow(bind.s([]), [page.s(2)])), "can only begin a chain"),
+        "a flow at the end": (
+            lambda: chain(page.s(1), flow(bind.s([]), [page.s(2)])),
+            "^the flow of job .bind. .* can only begin a chain",
+        ),
         "no member": (lambda: group([]), "one call or more"),
-        "nothing before it": (lambda: flow(bind.s([]), [page.s(previous())]).enqueue(), "there is none"),
-        "alone": (lambda: mq.enqueue_many([page.s(previous())]), "put it into a flow"),
+        "nothing before it": (
+            lambda: flow(bind.s([]), [page.s(previous())]).enqueue(),
+            r"^argument .number. of job .page. .* is previous\(\), and no job",
+        ),
+        "alone": (
+            lambda: mq.enqueue_many([page.s(previous())]),
+            r"^argument .number. of job .page. .* previous\(\), .*: put it into",
+        ),
         "no flow": (lambda: page.enqueue(previous()), r"previous\(\) is known only in a flow"),
         "inside a value": (lambda: bind.s([previous()]), r"previous\(\) is known only in a flow"),
-        "another app": (lambda: flow(bind.s([]), [stranger.s(1)]).enqueue(), "belongs to another EchoMQ"),
+        "another app": (
+            lambda: flow(bind.s([]), [stranger.s(1)]).enqueue(),
+            "^job .page. of queue .default. belongs to another EchoMQ",
+        ),
         "another app in a group": (lambda: group(whole, stranger.s(1)).enqueue(), "belongs to another EchoMQ"),
-        "nothing before one of a group": (lambda: group(whole, page.s(previous())).enqueue(), "there is none"),
+        "nothing before one of a group": (
+            lambda: group(whole, page.s(previous())).enqueue(),
+            r"^argument .number. .* and no job is before it",
+        ),
         "two many": (lambda: page.s(1, previous()), "too many positional arguments"),
     }
 

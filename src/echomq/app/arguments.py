@@ -124,6 +124,14 @@ class Arguments:
         bound.apply_defaults()
         return dict(bound.arguments)
 
+    def name_of(self, place: int | str) -> str:
+        """The parameter that takes the argument at a place of a call, or of a name."""
+        if isinstance(place, str):
+            return place
+        if place < len(self._positional):
+            return self._positional[place][0]
+        return next(f"*{name}" for name, by_word in self._many.items() if not by_word)
+
     def culprit(self, args: tuple[object, ...], kwargs: dict[str, object], error: Exception) -> SerializationError:
         """Which argument it was that could not be encoded, and why."""
         for name, _, value in self._each(args, kwargs):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
@@ -42,3 +42,13 @@ class Bound(msgspec.Struct, Generic[R_co], frozen=True):
 
     def __repr__(self) -> str:
         return f"<call of {self.job.name} for {self.queue}, {len(self.encoded)} bytes>"
+
+
+def said(bound: Bound[Any]) -> str:
+    """A call as an error speaks of it: its job and its queue, and no argument's value."""
+    return f"job {bound.job.name!r} of queue {bound.queue!r}"
+
+
+def said_argument(bound: Bound[Any], place: int | str) -> str:
+    """An argument of a call, given by its place or its name, as an error speaks of it."""
+    return f"argument {bound.job.arguments.name_of(place)!r} of {said(bound)}"

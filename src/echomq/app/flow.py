@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overload
 
-from echomq.app.bound import Bound
+from echomq.app.bound import Bound, said, said_argument
 from echomq.app.flow_jobs import FlowJobs
 from echomq.app.handles import Job
-from echomq.app.holes import Takes
+from echomq.app.holes import Takes, word_of
 from echomq.identity.errors import InvalidInputError
 from echomq.identity.minter import minter
 from echomq.protocol import flows
@@ -76,14 +76,19 @@ class Flow(Generic[R_co]):
         for each in self.nodes():
             if each.mq is not mq:
                 raise InvalidInputError(
-                    f"{each.parent!r} belongs to another EchoMQ than the others: jobs that are sent together are of one"
+                    f"{said(each.parent)} belongs to another EchoMQ than the others: jobs that are sent together are "
+                    "of one; send it by itself"
                 )
             if each.parent.takes and not each.children:
-                raise InvalidInputError(f"{each.parent!r} takes the result of a job before it, and there is none")
+                place, takes = each.parent.takes[0]
+                raise InvalidInputError(
+                    f"{said_argument(each.parent, place)} is {word_of(takes)}, and no job is before it: give it "
+                    "children by flow(...), a step before it by chain(...), or a value"
+                )
 
     def _node(self) -> Node:
         if not self.children:
-            raise InvalidInputError(f"{self.parent!r} waits for nothing: a flow has one child or more; use enqueue")
+            raise InvalidInputError(f"{said(self.parent)} waits for nothing: a flow has one child or more; use enqueue")
         self.check(self.mq)
         ids = iter(minter.mint_many(len(list(self.nodes()))))
         return self._placed(next(ids), ids)
@@ -157,7 +162,9 @@ def flow(parent: Bound[R], children: Iterable[Step[Any]]) -> Flow[R]:
     """
     below = tuple(_part(child) for child in _listed("children", children))
     if not below:
-        raise InvalidInputError(f"{_bound(parent)!r} waits for nothing: give its flow one child or more, or enqueue it")
+        raise InvalidInputError(
+            f"{said(_bound(parent))} waits for nothing: give its flow one child or more, or enqueue it"
+        )
     return _checked(Flow(_bound(parent), below))
 
 
@@ -215,7 +222,11 @@ def chain(first: First, /, *steps: Bound[Any]) -> Flow[Any]:
         if isinstance(step, Group):
             raise InvalidInputError("a group can only begin a chain: no two jobs can wait for the same one")
         if isinstance(step, Flow):
-            raise InvalidInputError(f"{step!r} can only begin a chain: it waits for jobs of its own already")
+            last = said(cast("Flow[Any]", step).parent)
+            raise InvalidInputError(
+                f"the flow of {last} can only begin a chain, for it waits for jobs of its own already: make "
+                "it the first step"
+            )
         before = (_checked(Flow(_bound(step), before)),)
     return before[0]
 
@@ -251,17 +262,16 @@ def _bound(call: Bound[R]) -> Bound[R]:
             f"a flow is made of calls such as send.s(...), not {type(call).__name__}: {call!r:.200}"
         )
     options = call.options
-    said = [
-        word
-        for word, given in (
-            ("a time", options.when.at_ms is not None or options.when.delay_ms is not None),
-            ("a lane", options.lane is not None),
-            ("a deduplication key", options.dedup is not None),
-        )
-        if given
-    ]
-    if said:
-        raise InvalidInputError(f"{call!r} has {said[0]}, which no job of a flow can have: it runs once it may")
+    for what, given, instead in (
+        ("a time", options.when.at_ms is not None or options.when.delay_ms is not None, "at(...) and after(...)"),
+        ("a lane", options.lane is not None, "lane=... in options(...) and in @mq.job(...)"),
+        ("a deduplication key", options.dedup is not None, "dedup=... in options(...)"),
+    ):
+        if given:
+            raise InvalidInputError(
+                f"{said(call)} has {what}, which no job of a flow can have, for it runs once those before it are done: "
+                f"leave out {instead}"
+            )
     return call
 
 
@@ -270,11 +280,14 @@ def _checked(each: Flow[R]) -> Flow[R]:
         # A call that is alone yet may get its children later.
         if each.children and takes == Takes.ONE.value and len(each.children) != 1:
             raise InvalidInputError(
-                f"argument {place!r} of {each.parent!r} is previous(), and {len(each.children)} jobs are before it: "
-                "take results()"
+                f"{said_argument(each.parent, place)} is previous(), the result of the one job before it, and "
+                f"{len(each.children)} jobs are before it: take results(), the list of theirs"
             )
     if (deep := _levels(each)) > MAX_LEVELS:
-        raise InvalidInputError(f"{each!r} is {deep} levels deep; at most {MAX_LEVELS} are allowed")
+        raise InvalidInputError(
+            f"the flow of {said(each.parent)} is {deep} levels deep; at most {MAX_LEVELS} are allowed: let one of its "
+            "jobs enqueue the rest"
+        )
     return each
 
 

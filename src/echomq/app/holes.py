@@ -45,6 +45,11 @@ class Result(Promised):
         return _NAMES[self.takes]
 
 
+def word_of(takes: str) -> str:
+    """What a user has written for an argument that is missing."""
+    return _NAMES[Takes(takes)]
+
+
 _PREVIOUS: Final = Result(Takes.ONE)
 _RESULTS: Final = Result(Takes.ALL)
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from echomq.app.bound import Bound
+from echomq.app.bound import Bound, said, said_argument
 from echomq.app.errors import EnqueueManyError
 from echomq.app.handles import Job
 from echomq.app.options import Options
@@ -307,9 +307,15 @@ class Shipment:
                 f"enqueue_many takes calls such as send.s(...), not {type(bound).__name__}: {bound!r:.200}"
             )
         if bound.job.mq is not self._mq:
-            raise InvalidInputError(f"{bound!r} belongs to another EchoMQ: send it with that one's enqueue_many")
+            raise InvalidInputError(f"{said(bound)} belongs to another EchoMQ: send it with that one's enqueue_many")
         if bound.takes:
-            raise InvalidInputError(f"{bound!r} takes the results of children: put it into a flow or a chain")
+            from echomq.app.holes import word_of
+
+            place, takes = bound.takes[0]
+            raise InvalidInputError(
+                f"{said_argument(bound, place)} is {word_of(takes)}, which only the jobs before it in a flow or a chain"
+                " know: put it into one, or give it a value"
+            )
         return bound.payload
 
     def _error(self, why: str) -> EnqueueManyError:
