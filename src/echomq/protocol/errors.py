@@ -140,6 +140,14 @@ _ADVICE: dict[str, str] = {
     "job gone": "it has no row any more: it was completed or removed",
     "not active": "it is not in hand: its lease lapsed or another caller has moved it",
     "not scheduled": "it is not on the schedule",
+    "not dead": "it is not in the morgue: only a dead job can be given another life",
+    "not paused": "queue {subject!r} is not paused: pause it, then try again",
+    "active jobs present": "queue {subject!r} has jobs in hand: wait until they have ended, or force it, and "
+    "their work is lost",
+    "job is locked": "a worker has it in hand: cancel it, or wait until it has ended, then try again",
+    "at concurrency ceiling": "queue {subject!r} has as many jobs in hand as its ceiling allows: try again when one "
+    "has ended, or raise the ceiling",
+    "must be JOB-namespaced": "give the id of a job: it begins with JOB",
     "not of this flow": "the id has a job of its own, whose end would never reach this parent; nothing of the call was "
     "written: give the child an id of its own, or let that job end or remove it",
     "not a parent": "the id has a job that waits for no children; nothing of the call was written: give the parent an "
@@ -160,7 +168,7 @@ def from_reply(text: str, *, verb: str, subject: str = "", token: str = "") -> S
     kind = _CLASSES.get(text.split(" ", 1)[0], ServerError)
     where = f"{verb} {subject}".strip()
     held = f" (token {token})" if token else ""
-    advice = next((a for words, a in _ADVICE.items() if text.endswith(words)), "")
+    advice = next((a.format(subject=subject) for words, a in _ADVICE.items() if text.endswith(words)), "")
     if text.startswith("ERR unknown command 'EMQ."):
         advice = "the server has lost its native module: connect with wire='auto' or wire=4, or load it again"
     if text.startswith("NOPERM") and (command := _NATIVE.search(text)):
