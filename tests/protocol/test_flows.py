@@ -158,13 +158,20 @@ def test_an_id_twice_is_refused(scene: Scene) -> None:
         flows.add(node(scene, child, node(scene, child)))
     with pytest.raises(InvalidInputError, match="twice"):
         flows.add_bulk([node(scene, child), node(scene, child)])
+    with pytest.raises(InvalidInputError, match=f"{child.id} twice"):
+        flows.add(node(scene, node(scene, node(scene, child)), node(scene, node(scene, child))))
 
 
 def test_a_cycle_is_refused(scene: Scene) -> None:
     root = node(scene, node(scene))
     object.__setattr__(root.children[0], "children", (root,))
-    with pytest.raises(InvalidInputError, match=f"{root.id} twice"):
+    around = f"cycle: {root.id} is below itself \\({root.id} > {root.children[0].id} > {root.id}\\)"
+    with pytest.raises(InvalidInputError, match=around):
         flows.add(root)
+    below = node(scene)
+    itself = flows.Node(below.queue, below.id, below.payload, children=(below,))
+    with pytest.raises(InvalidInputError, match=f"cycle: {below.id} is below itself"):
+        flows.add(node(scene, node(scene), itself))
 
 
 def test_nine_levels_are_refused_and_eight_are_not(scene: Scene) -> None:

@@ -96,9 +96,9 @@ def _levels(root: Node, seen: set[str]) -> list[list[_Placed]]:
         if len(levels) == MAX_LEVELS:
             raise InvalidInputError(f"flow {root.id} is deeper than {MAX_LEVELS} levels, at {level[0][0].id}")
         following: list[_Placed] = []
-        for node, _ in level:
+        for node, parent in level:
             if _checked(node).id in seen:
-                raise InvalidInputError(f"flow {root.id} names {node.id} twice: every node is a job of its own")
+                raise _again(root, node, parent, levels)
             seen.add(node.id)
             following += [(child, node) for child in node.children]
         levels.append(level)
@@ -106,6 +106,20 @@ def _levels(root: Node, seen: set[str]) -> list[list[_Placed]]:
     if not root.children:
         raise InvalidInputError(f"flow {root.id} has no child: a parent waits for at least one; use enqueue")
     return levels
+
+
+def _again(root: Node, node: Node, parent: Node | None, levels: Sequence[Sequence[_Placed]]) -> InvalidInputError:
+    above = {each.id: its for level in levels for each, its in level}
+    way = [node.id]
+    while parent is not None:
+        way.insert(0, parent.id)
+        if parent.id == node.id:
+            return InvalidInputError(
+                f"flow {root.id} has a cycle: {node.id} is below itself ({' > '.join(way)}), and would wait for its "
+                "own end; give the lower node an id of its own"
+            )
+        parent = above.get(parent.id)
+    return InvalidInputError(f"flow {root.id} names {node.id} twice: every node is a job of its own, with its own id")
 
 
 def _admissions(reply: Reply) -> tuple[Admission, ...]:
