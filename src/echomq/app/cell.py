@@ -45,6 +45,10 @@ def work(address: Address, line: Line) -> int:
         runner.close()
     except LineClosedError:
         return 1
+    except asyncio.CancelledError:
+        with suppress(LineClosedError):
+            line.send("broken", "its job has cancelled the tasks that run it")
+        return 1
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the user's modules may raise anything)
         why = str(error) if isinstance(error, EchoMQError) else f"{type(error).__name__}: {brief(error)}"
         with suppress(LineClosedError):

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 log: Final = logging.getLogger("echomq.worker")
 
@@ -57,14 +57,14 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def end_process() -> None:
-    """Ends the process with code 0, whatever its streams are: closed, broken, full or held by a thread that hangs."""
+def end_process(code: int = 0) -> NoReturn:
+    """Ends the process with `code`, whatever its streams are: closed, broken, full or held by a thread that hangs."""
     try:
         last_words = threading.Thread(target=_flush, daemon=True)
         last_words.start()
         last_words.join(LAST_WORDS_S)
     finally:
-        os._exit(0)
+        os._exit(code)
 
 
 def _flush() -> None:

@@ -359,7 +359,7 @@ class Worker:
     def _broken(self) -> None:
         """Its own tasks are cancelled. Where nobody but a job can have done that, nothing is handed back."""
         if self._owns_process and self._stopping is not None and not self._stopping.is_set():
-            log.error("a job has cancelled the worker's own tasks: the process ends, and the leases of its jobs lapse")
+            log.error("a job has cancelled the worker's own tasks, or stopped its loop: it ends, and its leases lapse")
             end_process(1)
 
     async def _until_worn(self) -> None:

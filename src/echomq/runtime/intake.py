@@ -70,6 +70,7 @@ class Intake(Loop):
         follower: Follower | None = None,
         teller: Teller | None = None,
         ahead: Callable[[], int | None] = in_time,
+        on_break: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(dial, beat_ms=beat_ms)
         self._queue = check_queue(queue)
@@ -87,6 +88,7 @@ class Intake(Loop):
         self._owns_keeper = keeper is None and metronome is None
         self._on_lost = on_lost
         self._on_cancel = on_cancel
+        self._on_break = on_break
         self._interrupt = interrupt
         self._wishes: dict[str, str] = {}
         self._who = who or identity((queue,))
@@ -195,6 +197,8 @@ class Intake(Loop):
 
     def _cancelled(self) -> None:
         """Somebody cancels every task: end at once, but whole."""
+        if self._on_break is not None:
+            self._on_break()
         if self._gear is not None:
             self._gear.runner.draining = True
         self._end_within(0.0)
