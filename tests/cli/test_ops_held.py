@@ -1,4 +1,4 @@
-"""A backlog that nobody can claim, and a worker that holds what it no longer works on, are seen at a glance, with why."""
+"""A backlog that nobody can claim, and a worker that holds jobs and no longer works, are seen at a glance."""
 
 from __future__ import annotations
 

@@ -97,14 +97,12 @@ def run() -> None:
     machine = "--json" in _options(sys.argv[1:])
     try:
         program = build(sys.argv[1] if len(sys.argv) > 1 else None)
-        if machine:
-            raise SystemExit(program(standalone_mode=False))
-        program()
+        raise SystemExit(program(standalone_mode=False))
     except echomq.InvalidInputError as error:
         fail(str(error), 2, error, machine=machine)
     except echomq.EchoMQError as error:
         fail(str(error), 1, error, machine=machine)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         raise SystemExit(130) from None
     except BrokenPipeError:
         # Whoever read our output has gone; keep the interpreter from saying so again at exit.
@@ -112,10 +110,15 @@ def run() -> None:
         raise SystemExit(1) from None
     except Exception as error:
         # What the parser of the command line refuses, of a class that typer keeps to itself.
-        message, code = getattr(error, "format_message", None), getattr(error, "exit_code", None)
-        if not machine or message is None or not isinstance(code, int):
+        code = getattr(error, "exit_code", None)
+        if not hasattr(error, "format_message") or not isinstance(code, int):
             raise
-        fail(str(message()), code, error, machine=machine)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)
+            raise SystemExit(code) from None
+        from echomq.cli.usage import sentence
+
+        fail(sentence(error), code, error, machine=machine)
 
 
 def _options(words: list[str]) -> list[str]:
