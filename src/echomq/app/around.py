@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from echomq.app.aside import Aside, on_loop
 from echomq.app.state import Needs, Values, fill, fill_here
+from echomq.runtime import copies
 from echomq.runtime.outcome import brief
 from echomq.runtime.runner import is_async, is_awaitable
 
@@ -29,7 +30,7 @@ log: Final = logging.getLogger("echomq.worker")
 class Around:
     """The coroutines are for a coroutine job's task, the methods that end in `_here` for a plain job's thread."""
 
-    __slots__ = ("_aside", "_begun", "_job", "_layers", "_loop", "_needs", "_values")
+    __slots__ = ("_aside", "_begun", "_forks", "_job", "_layers", "_loop", "_needs", "_values")
 
     def __init__(self, job: JobContext, layers: list[Layer], needs: Needs, values: Values, aside: Aside) -> None:
         self._job = job
@@ -38,6 +39,7 @@ class Around:
         self._values = values
         self._aside = aside
         self._loop = asyncio.get_running_loop()
+        self._forks = copies.forks
         self._begun: list[Layer] = []
         """Those that are to hear of the end."""
 
@@ -57,6 +59,8 @@ class Around:
             except BaseException as error:
                 failure = error
                 raise
+            finally:
+                copies.check(self._forks)
         if failure is not None:
             raise failure
         return value
@@ -80,9 +84,11 @@ class Around:
         with ExitStack() as stack:
             try:
                 value = function(*args, **kwargs, **fill_here(self._needs, self._values, stack, self._loop))
+                copies.check(self._forks)
                 if is_awaitable(value):
                     value = on_loop(self._loop, value)
             except BaseException as error:
+                copies.check(self._forks)
                 failure = error
                 raise
         if failure is not None:
@@ -98,7 +104,8 @@ class Around:
         self._told_here((layer.error, error) for layer in self._left())
 
     def _left(self) -> Iterator[Layer]:
-        """Those that have begun, the innermost first, each once."""
+        """Those that have begun, the innermost first, each once; none in a copy of the process."""
+        copies.check(self._forks)
         while self._begun:
             yield self._begun.pop()
 

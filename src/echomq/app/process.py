@@ -12,6 +12,8 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, Final, NoReturn
 
+from echomq.runtime import copies
+
 log: Final = logging.getLogger("echomq.worker")
 
 LAST_WORDS_S: Final = 2.0
@@ -30,6 +32,7 @@ def complete(runner: asyncio.Runner, work: Coroutine[Any, Any, None], begun: Cal
     it, and nobody else's. Before `begun()` an exit is meant for the process.
     """
     loop = runner.get_loop()
+    forks = copies.forks
     asyncio.set_event_loop(loop)
     task = loop.create_task(work)
     try:
@@ -37,6 +40,7 @@ def complete(runner: asyncio.Runner, work: Coroutine[Any, Any, None], begun: Cal
             try:
                 loop.run_until_complete(task)
             except (SystemExit, KeyboardInterrupt) as error:
+                copies.check(forks)
                 if task.done() or not begun():
                     raise
                 log.error("a task that a job has started raised %s; the worker goes on", type(error).__name__)

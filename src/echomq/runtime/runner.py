@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, TypeGuard, cast
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.errors import JobCancelledError
 from echomq.protocol.replies import Claimed
+from echomq.runtime import copies
 from echomq.runtime.cancel import current
 from echomq.runtime.hand import Held
 from echomq.runtime.loops import log, told
@@ -80,6 +81,8 @@ class Runner:
     def __init__(self, handler: Handler, *, queue: str, threads: int, ended: Callable[[Held], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._ended = ended
+        self._forks = copies.forks
+        copies.watch(self)
         self._threads: Threads[Held] = Threads(threads, f"echomq {queue}", self._returned)
         self.threaded: set[Held] = set()
         """Jobs whose function is in a thread, which nothing can interrupt."""
@@ -123,6 +126,7 @@ class Runner:
 
     def close(self) -> None:
         """Let the threads end."""
+        copies.forget(self)
         self._threads.close()
 
     def _start_task(self, held: Held) -> None:
@@ -223,6 +227,8 @@ class Runner:
         self._end(held, RELEASED if self.draining else _failed(held, asyncio.CancelledError()))
 
     def _end(self, held: Held, outcome: Outcome) -> None:
+        if copies.forks != self._forks:
+            copies.end()
         if held.outcome is None:
             if held.reason is not None and not held.lost and isinstance(outcome, Retry | Later):
                 outcome = Bury(held.reason)  # no attempt may follow

@@ -10,6 +10,7 @@ from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 from echomq.identity.errors import EchoMQError
+from echomq.runtime import copies
 from echomq.runtime.loops import log
 
 T = TypeVar("T")
@@ -67,13 +68,15 @@ class Threads(Generic[T]):
             self._work.put(None)
 
     def _serve(self) -> None:
-        results = self._results
+        results, forks = self._results, copies.forks
         while (item := self._work.get()) is not None:
             tag, function = item
             try:
                 results.append((tag, function(), None))
             except BaseException as error:  # noqa: BLE001  (a thread's SystemExit is a failed job, not an exit)
                 results.append((tag, None, error))
+            if copies.forks != forks:
+                copies.end()
             del item, tag, function
             # A call that is on its way takes this result along; the loop clears the flag before it looks.
             if not self._told:
