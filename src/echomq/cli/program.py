@@ -110,11 +110,11 @@ def run() -> None:
         raise SystemExit(1) from None
     except Exception as error:
         # What the parser of the command line refuses, of a class that typer keeps to itself.
-        code = getattr(error, "exit_code", None)
-        if not hasattr(error, "format_message") or not isinstance(code, int):
+        message, code = getattr(error, "format_message", None), getattr(error, "exit_code", None)
+        if message is None or not isinstance(code, int):
             raise
         if type(error).__name__ == "NoArgsIsHelpError":
-            print(error.format_message(), file=sys.stderr)
+            print(message(), file=sys.stderr)
             raise SystemExit(code) from None
         from echomq.cli.usage import sentence
 
