@@ -53,6 +53,17 @@ def test_what_is_declared_is_registered_and_kept(server: Server, queue: str) -> 
         assert {each.kind for each in mq.schedules()} == {Kind.CRON}
 
 
+def test_a_declaration_that_has_come_to_its_end_keeps_no_worker_from_starting_and_is_said(
+    server: Server, queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    past = datetime.now(UTC) - HOUR
+    with app(server, queue, [Every(hours=1, end=past), Every(days=1, name="off", paused=True)]) as mq:
+        assert synced(mq).registered[queue, "digest"].next_run is None
+        assert synced(mq).changed == 0
+        (said,) = [each.getMessage() for each in caplog.records if each.name == "echomq.worker"]
+        assert said.startswith(f"the schedule digest of queue {queue}, declared by job digest, never runs: no slot")
+
+
 def test_a_changed_declaration_changes_the_recurrence(server: Server, queue: str) -> None:
     with app(server, queue, Every(hours=1, anchor=datetime(2026, 1, 1, tzinfo=UTC))) as mq:
         before = synced(mq).registered[queue, "digest"].next_run

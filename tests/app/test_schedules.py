@@ -154,7 +154,16 @@ def test_a_finished_one_stays_finished_until_it_is_given_more(
     mq: EchoMQ, queue: str, raw: RawClient, send: Any
 ) -> None:
     past = datetime.now(UTC) - HOUR
-    assert send.cron("@hourly", name="over", end=past).register() == Registered(REGISTERED, None, False)
+    for never in (send.cron("@hourly", name="over", end=past), send.every(hours=1, name="over", end=past, paused=True)):
+        with pytest.raises(InvalidInputError, match=r"'over' would never run: its end, .*, has passed .* a later end"):
+            never.register()
+    with pytest.raises(InvalidInputError, match=r"its end, .*, comes before its first slot"):
+        send.every(hours=1, name="over", first_in=2 * HOUR, end=past + 2 * HOUR).register()
+    with pytest.raises(InvalidInputError, match="no slot follows its start"):
+        send.cron("@hourly", name="over", start=datetime.max.replace(tzinfo=UTC)).register()
+    assert mq.schedules() == []
+    assert send.cron("@hourly", name="over").register().verdict is REGISTERED
+    assert send.cron("@hourly", name="over", end=past).register() == Registered(UPDATED, None, False)
     assert send.cron("@hourly", name="over", end=past).register() == Registered(UNCHANGED, None, False)
     assert info(mq, "over").over
     send.every(hours=1, name="n", max_runs=2, catch_up=CatchUp.all(9)).register()

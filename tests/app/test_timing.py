@@ -66,6 +66,7 @@ def test_a_period_that_contradicts_itself_is_refused(words: dict[str, Any], says
     [
         ("0 0 30 2 *", {}, "never comes"),
         ("61 * * * *", {}, "'61' as its minute"),
+        ("*/61 * * * *", {}, "'[*]/61' as its minute: a step is from 1 to 60"),
         (5, {}, "a cron line must be text"),
         ("@daily", {"tz": "Europe/Berln"}, "nearest: Europe/Berlin"),
         ("@daily", {"tz": UTC}, "tz must be the IANA name of a zone"),

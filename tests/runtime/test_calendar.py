@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from echomq.identity.errors import InvalidInputError
-from echomq.runtime.calendar import Cron, Grid, cron_line, instant, zone
+from echomq.runtime.calendar import Cron, Grid, cron_line, instant, new_line, zone
 
 BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
 
@@ -173,6 +173,30 @@ def test_a_grid_does_not_drift(every: int, base: int, after: int) -> None:
 def test_a_wrong_line_is_refused_with_what_is_right(line: str, says: str) -> None:
     with pytest.raises(InvalidInputError, match=says):
         cron_line(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("*/61 * * * *", r"'\*/61 \* \* \* \*' has '\*/61' as its minute: .* 1 to 60, .* every\(minutes=61\)"),
+        ("5/100 * * * *", r"'5/100' as its minute: .* every\(minutes=100\)"),
+        ("0-59/70 * * * *", "'0-59/70' as its minute"),
+        ("1,0-30/61 * * * *", "'1,0-30/61' as its minute"),
+        ("0 */25 * * *", r"its hour: a step is from 1 to 24, .* every\(hours=25\)"),
+        ("0 0 */40 * *", r"its day of the month: a step is from 1 to 31, .* every\(days=40\)"),
+        ("0 0 1 */13 *", "its month: a step is from 1 to 12"),
+        ("0 0 * * */8", "its weekday: a step is from 1 to 7"),
+    ],
+)
+def test_a_step_beyond_its_field_is_not_written_and_what_is_registered_goes_on(line: str, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        new_line(line)
+    assert cron_line(line) == line
+
+
+def test_the_longest_steps_are_written() -> None:
+    assert new_line("*/60 */24 */31 */12 */7") == "*/60 */24 */31 */12 */7"
+    assert new_line("@Daily") == "0 0 * * *"
 
 
 @pytest.mark.parametrize(

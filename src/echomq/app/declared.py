@@ -161,6 +161,11 @@ def sync(mq: EchoMQ, queues: Iterable[str], *, prune: bool = False) -> Plan[Sync
             recurrence = Recurrence(job, job.defaults.sends, each.name or job.name, each.timing)
             done = yield from recurrence.plan(each.args, each.kwargs, owner_of(job))
             registered[recurrence.queue, recurrence.name] = done
+            if done.verdict is Registration.REGISTERED and done.next_run is None and not each.timing.paused:
+                log.warning(
+                    "the schedule %s of queue %s, declared by job %s, never runs: no slot lies between now and its end",
+                    *(recurrence.name, recurrence.queue, job.name),
+                )
     removed: list[tuple[str, str]] = []
     if prune:
         there: list[ScheduleInfo] = yield from schedules(wanted)

@@ -43,12 +43,15 @@ class Place:
 def register(queue: str, name: str, definition: Definition, timing: Timing, ahead_ms: int = 0) -> Plan[Registered]:
     """Makes the recurrence of a name be what `definition` says.
 
-    `ahead_ms`: how far the clock of recurrences is ahead of the server's, in a test that has moved it.
+    `InvalidInputError` for a new one without a slot from now on; what code declares, which has an owner, may have come
+    to its end. `ahead_ms`: how far the clock of recurrences is ahead of the server's, in a test that has moved it.
     """
     for _ in range(_TRIES):
         standing: Standing = yield from look(queue, name, ahead_ms)
         old = standing.entry
         place = place_of(standing, name, definition, timing)
+        if old is None and place.slot_ms is None and not definition.owner:
+            raise _never(name, definition, standing.now_ms)
         next_ms = None if place.paused else place.due_ms
         kept = old is not None and next_ms is not None and next_ms == old.next_ms
         if old is not None and _stands(standing, old, definition, place):
@@ -228,6 +231,19 @@ def _moment(at_ms: int | None) -> datetime | None:
     from echomq.runtime.calendar import instant
 
     return None if at_ms is None else instant(at_ms)
+
+
+def _never(name: str, definition: Definition, now_ms: int) -> InvalidInputError:
+    end, now = _moment(definition.end_ms), _moment(now_ms)
+    if end is None or now is None:
+        return InvalidInputError(
+            f"recurrence {name!r} would never run: no slot follows its start; give an earlier start"
+        )
+    why = "has passed" if end < now else "comes before its first slot"
+    return InvalidInputError(
+        f"recurrence {name!r} would never run: its end, {end.isoformat()}, {why} (it is {now.isoformat()} on the "
+        "server's clock); give a later end, or leave it out"
+    )
 
 
 def _unreadable(queue: str, name: str) -> InvalidInputError:

@@ -131,13 +131,13 @@ def every_timing(period: timedelta | None, words: EveryWords) -> Timing:
 def cron_timing(line: str, words: CronWords) -> Timing:
     """The timing of `cron(...)`; `InvalidInputError` names what is wrong with it."""
     # Imported when used: a program that only sends has no calendar.
-    from echomq.runtime.calendar import cron_line, zone
+    from echomq.runtime.calendar import new_line, zone
 
     _known("cron", words, _FOR_CRON + _FOR_BOTH)
     tz = words.get("tz")
     if tz is not None:
         zone(tz)
-    return _timing(Definition(b"", line=cron_line(line), tz=tz or "UTC"), words)
+    return _timing(Definition(b"", line=new_line(line), tz=tz or "UTC"), words)
 
 
 def _timing(definition: Definition, words: TimingWords, *, first_in_ms: int = 0) -> Timing:

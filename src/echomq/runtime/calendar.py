@@ -38,6 +38,10 @@ _FIELDS: Final = (
     ("month", "1 to 12 or JAN to DEC"),
     ("weekday", "0 to 7 or SUN to SAT, as in MON-FRI or MON#1"),
 )
+_VALUES: Final = (60, 24, 31, 12, 7)
+"""How many values each field has."""
+_PERIODS: Final = ("every(minutes={})", "every(hours={})", "every(days={})", "every(...)", "every(weeks=...)")
+_STEP: Final = re.compile(r"/(\d+)")
 _RANGE_OF_ONE: Final = re.compile(r"(?<!\w)(\w+)-\1/\d+")
 _NO_ZONES: Final = frozenset({"localtime", "posixrules", "Factory"})
 _SAMPLE: Final = 200
@@ -78,6 +82,22 @@ def cron_line(text: str) -> str:
             return line
         raise InvalidInputError(f"cron line {said!r:.80} is none of {', '.join(_WORDS)}")
     return _checked(said)
+
+
+def new_line(text: str) -> str:
+    """`cron_line` for a line that is being written: a step beyond its field, which never comes, is refused, too.
+
+    A line of that kind that is registered already goes on.
+    """
+    line = cron_line(text)
+    for (name, _), values, period, field in zip(_FIELDS, _VALUES, _PERIODS, line.split(), strict=True):
+        for step in map(int, _STEP.findall(field)):
+            if step > values:
+                raise InvalidInputError(
+                    f"cron line {text.strip()!r:.200} has {field!r:.80} as its {name}: a step is from 1 to {values}, "
+                    f"as in */{values}; for a longer period use {period.format(step)}"
+                )
+    return line
 
 
 def zone(name: str) -> tzinfo:
