@@ -32,7 +32,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """`base` ms after the first attempt, twice as long after each further one, at most `cap` ms."""
+    """`base` ms after the first attempt, twice as long after each further one, at most `cap` ms, which is no less."""
 
     base: int
     cap: int
@@ -40,6 +40,11 @@ class Exponential:
     def __post_init__(self) -> None:
         _checked("Exponential base", self.base, 1)
         _checked("Exponential cap", self.cap, 1)
+        if self.cap < self.base:
+            raise InvalidInputError(
+                f"Exponential cap is {self.cap}, less than its base {self.base}: the first wait is too long already; "
+                f"raise the cap, or write Fixed({self.cap}) for that wait each time"
+            )
 
 
 @dataclass(frozen=True, slots=True)
