@@ -1,4 +1,4 @@
-"""Deaths across queues that are heard again when child and parent have another life (protocol §8): they are harmless."""
+"""Deaths across queues that are heard again when child and parent have another life (protocol §8) do no harm."""
 
 from __future__ import annotations
 
