@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -104,8 +106,8 @@ def test_a_copy_of_a_worker_that_comes_back_from_a_job_ends(
             for then in ("returns", "raises", "exits"):
                 answer = mq.jobs[kind].enqueue(then).get(timedelta(seconds=40))
                 assert answer == noted(tmp_path / "parents")[-1][1], "the parent's answer"
+        wait_until(lambda: len(noted(tmp_path / "copies")) == 15, seconds=20, what="the copies have begun")
         copies = [pid for _, pid in noted(tmp_path / "copies")]
-        assert len(copies) == 15
         wait_until(lambda: not any(map(alive, copies)), seconds=20, what="the copies have ended")
         wait_until(lambda: program.log.count("came back from the job") == 15, seconds=20, what="a line for each")
         counts = mq.run(metrics.counts(queue))
@@ -115,6 +117,9 @@ def test_a_copy_of_a_worker_that_comes_back_from_a_job_ends(
         program.signal(signal.SIGTERM)
         assert program.wait(20) == 0, "it is not deaf"
     finally:
+        for _, pid in noted(tmp_path / "copies"):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         program.close()
 
 

@@ -43,9 +43,7 @@ def check(noted: int) -> None:
 
 def end() -> NoReturn:
     """Ends a copy here and now, with exit code 1 and one line on stderr. Nothing is flushed: it is the worker's."""
-    words = (
-        f"echomq: process {os.getpid()}, which a job has forked, came back from the job: it ends"
-    )
+    words = f"echomq: process {os.getpid()}, which a job has forked, came back from the job: it ends"
     with suppress(OSError):
         os.write(2, f"{words}\n".encode())
     os._exit(1)
