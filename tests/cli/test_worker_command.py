@@ -18,6 +18,8 @@ from echomq import EchoMQ
 from echomq.cli.numbers import size as parse_size
 from echomq.cli.program import COMMANDS, build
 from echomq.cli.worker import _queues
+from echomq.identity.minter import mint
+from echomq.protocol import jobs
 from support.program import cli
 from support.servers import Server
 
@@ -193,6 +195,21 @@ def test_a_burst_runs_what_is_there_and_ends(run: Run, tasks: Path, server: Serv
     for job in (first, second):
         assert f"INFO echomq.worker.jobs: {job.id} greet attempt 1 done, " in done.stderr
     assert "2 jobs were run" in done.stderr
+
+
+def test_a_burst_counts_what_it_ran_and_says_until_when_the_others_are_kept(
+    run: Run, tasks: Path, server: Server, queue: str
+) -> None:
+    with EchoMQ(server.url, default_queue=queue) as mq:
+        mq.job(name="greet")(lambda name: None).enqueue("a")
+        unknown = [mq.job(name=name)(lambda: None).enqueue() for name in ("gret", "grete")]
+        mq.run(jobs.enqueue(queue, mint(), b"no envelope"))
+    done = run("worker", "tasks:mq", "--burst")
+    assert done.returncode == 0, done.stderr
+    assert "1 job was run, 3 were put off or buried as they are" in done.stderr
+    for job in unknown:
+        (line,) = (line for line in done.stderr.splitlines() if job.id in line)
+        assert line.endswith("; again in 1000 ms, and buried in 300 s unless a worker has run it by then")
 
 
 def test_quiet_is_quiet(run: Run, tasks: Path) -> None:

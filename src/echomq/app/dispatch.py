@@ -118,6 +118,8 @@ class Dispatch:
         self.aside = Aside()
         self.in_threads = set[Run]()
         """Calls of plain functions that have not returned."""
+        self.begun = 0
+        """How many runs it has begun: not those of jobs that are put off or buried as they are."""
 
     def route(self, queue: str, claimed: Claimed) -> Outcome | InThread | Awaitable[Outcome]:
         """An outcome at once for what cannot be run, else the work: awaited, or in a thread."""
@@ -148,6 +150,7 @@ class Dispatch:
         around = Around(context, self._layers, needs, self._life.values, self.aside) if self._layers or needs else None
         make = Run if job.defaults.follows is NONE else self._followed
         run = make(claimed, job, envelope, context, around)
+        self.begun += 1
         if isinstance(token, Held):
             token.run = run
         if job.is_coroutine:
@@ -168,6 +171,7 @@ class Dispatch:
         context = JobContext(job.mq, queue, claimed, envelope, token)
         make = Run if job.defaults.follows is NONE else self._followed
         run = make(claimed, job, envelope, context, None)
+        self.begun += 1
         if isinstance(token, Held):
             token.run = run
         context.enter(run.timeout_ms)
@@ -185,7 +189,8 @@ class Dispatch:
             wait_ms = self._patience.wait_ms(claimed.id, claimed.attempts)
             if wait_ms is None:
                 return Bury(str(error))
-            log.error("%s %s: %s; again in %d ms", claimed.id, job.name, error, wait_ms)
+            self.begun -= 1
+            log.error("%s %s: %s; %s", claimed.id, job.name, error, self._prospect(claimed, wait_ms))
             return Later(wait_ms, yield_time=True)
 
     def _call(
@@ -206,8 +211,12 @@ class Dispatch:
         wait_ms = self._patience.wait_ms(claimed.id, claimed.attempts)
         if wait_ms is None:
             return Bury(why)
-        log.warning("%s: %s; again in %d ms", claimed.id, why, wait_ms)
+        log.warning("%s: %s; %s", claimed.id, why, self._prospect(claimed, wait_ms))
         return Later(wait_ms, yield_time=True)
+
+    def _prospect(self, claimed: Claimed, wait_ms: int) -> str:
+        left_s = self._patience.left_s(claimed.id)
+        return f"again in {wait_ms} ms, and buried in {left_s:g} s unless a worker has run it by then"
 
 
 Parts: TypeAlias = tuple[Claimed, JobFunction[..., Any], Envelope, JobContext, Around | None]

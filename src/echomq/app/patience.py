@@ -38,6 +38,12 @@ class Patience:
             self._met.popitem(last=False)
         return max(1, min(delay_ms(_WAITS, times + 1), left_ms))
 
+    def left_s(self, job_id: str) -> float:
+        """How long a job that waits is kept yet, in seconds to a tenth."""
+        now = self._clock()
+        first, _ = self._met.get(job_id, (now, 0))
+        return round(max(0.0, first + self.seconds - now), 1)
+
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The known names that a wrong one was most likely meant to be, as text. Of a long one the beginning counts."""

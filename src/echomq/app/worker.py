@@ -376,7 +376,9 @@ class Worker:
             await asyncio.gather(*(consumer.beat() for consumer in self._consumers))
             # A beat that found every slot taken has its claim still before it.
             await self._all_idle()
-        log.info("nothing is left to claim; %d jobs were run", claimed)
+        run = self._dispatch.begun
+        others = f", {claimed - run} were put off or buried as they are" if claimed > run else ""
+        log.info("nothing is left to claim; %s run%s", "1 job was" if run == 1 else f"{run} jobs were", others)
 
     async def _all_idle(self) -> None:
         while busy := [consumer for consumer in self._consumers if not consumer.idle]:
