@@ -54,6 +54,7 @@ def test_in_a_strict_order_a_queue_waits_for_those_before_it(mq: EchoMQ, queue: 
         ({"queues": {"mail": 1.5}}, "the weight of queue 'mail' must be"),
         ({"queues": {"maill": 3}}, "no job is in queue 'maill'; there are jobs in 'mail'"),
         ({"queues": {"mail": 3}, "order": "strict"}, "in a strict order a queue has no weight"),
+        ({"order": "strict"}, "a strict order is that of the queues given: give queues="),
         ({"order": "random"}, "order must be 'shares' or 'strict', not 'random'"),
         ({"max_jobs": 0}, "max_jobs must be"),
         ({"max_rss": 0}, "max_rss must be"),

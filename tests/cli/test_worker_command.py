@@ -103,6 +103,11 @@ def test_a_server_that_cannot_be_reached_is_exit_code_1(run: Run, tasks: Path) -
         (["--queue", "mail=much"], "--queue 'mail=much': 'much' is no weight; a whole number, from 1, is one"),
         (["-q", "mail=2", "-q", "mail=3"], "--queue 'mail=3': 'mail' is named twice; name it once"),
         (["-q", "mail", "-q", "mail"], "--queue 'mail': 'mail' is named twice; name it once"),
+        (["--strict"], "--strict serves queues in the order in which they are named: give --queue NAME for each"),
+        (
+            ["--strict", "--queue", "mail=3"],
+            "--strict goes by the order of the queues, not by weights: write --queue mail,",
+        ),
         (["--burst", "--reload"], "--burst ends when nothing is left and --reload never ends: leave one of them out"),
     ],
 )

@@ -22,6 +22,8 @@ def shares_of(mq: EchoMQ, wanted: Queues | None, order: Order) -> dict[str, int]
     known = mq.queues
     if not mq.jobs:
         raise InvalidInputError("this EchoMQ has no jobs yet: decorate a function with @mq.job")
+    if wanted is None and order == "strict":
+        raise InvalidInputError("a strict order is that of the queues given: give queues=[...], the first one first")
     if wanted is None:
         return dict.fromkeys(known, 1)
     if isinstance(wanted, str):

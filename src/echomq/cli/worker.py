@@ -40,7 +40,7 @@ def worker(
         ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Serve a queue only while those before it have nothing to claim.")
+        bool, typer.Option("--strict", help="Serve a --queue only while those before it have nothing to claim.")
     ] = False,
     processes: Annotated[
         int,
@@ -137,8 +137,11 @@ def worker(
             server=(url, asked) if url is not None or asked is not None else None,
             prepare=partial(configure, log_level, log_format),
         )
+        shares = _queues(queue) if queue else None
+        if strict:
+            _check_strict(shares)
         options = WorkerWords(
-            queues=_queues(queue) if queue else None,
+            queues=shares,
             order="strict" if strict else "shares",
             concurrency=concurrency,
             burst=burst,
@@ -179,6 +182,19 @@ def _queues(words: list[str]) -> dict[str, int]:
             raise InvalidInputError(f"--queue {word!r:.200}: {name!r:.200} is named twice; name it once")
         out[name] = int(weight[:10])
     return out
+
+
+def _check_strict(shares: dict[str, int] | None) -> None:
+    if shares is None:
+        raise InvalidInputError(
+            "--strict serves queues in the order in which they are named: give --queue NAME for each in the order"
+        )
+    for name, weight in shares.items():
+        if weight != 1:
+            raise InvalidInputError(
+                f"--strict goes by the order of the queues, not by weights: write --queue {name:.200}, or leave out "
+                "--strict"
+            )
 
 
 def _seconds(grace: float) -> timedelta:
