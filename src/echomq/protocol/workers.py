@@ -13,10 +13,13 @@ from echomq.protocol.keys import keys
 from echomq.protocol.replies import as_bytes, as_int, as_list, as_text, as_texts
 from echomq.protocol.scripts import script
 
-__all__ = ["FORGET_MS", "Kept", "Seen", "beat", "farewell", "keep", "seen"]
+__all__ = ["AHEAD_MS", "FORGET_MS", "Kept", "Seen", "beat", "farewell", "keep", "seen"]
 
 FORGET_MS = 300_000
 """A worker that has not been seen for so long is dropped from the registry."""
+
+AHEAD_MS = 60_000
+"""A member that would have been seen so much later than the server's now is no worker: another client has left it."""
 
 _BEAT = script("workers_beat")
 _SEEN = script("workers")
@@ -84,18 +87,15 @@ def farewell(queue: str, name: str) -> Call[int]:
 
 def _seen(reply: Reply) -> tuple[Seen, ...]:
     items = as_list(reply)
-    now = as_int(items[0])
-    return tuple(
-        Seen(
-            as_bytes(items[i]).decode("utf-8", "replace"),
-            now - int(float(as_bytes(items[i + 1]))),
-            as_bytes(items[i + 2]),
-        )
-        for i in range(1, len(items), 3)
-    )
+    now, found = as_int(items[0]), list[Seen]()
+    for i in range(1, len(items), 3):
+        score = float(as_bytes(items[i + 1]))
+        if 0 <= score <= now + AHEAD_MS:
+            found.append(Seen(as_bytes(items[i]).decode("utf-8", "replace"), now - int(score), as_bytes(items[i + 2])))
+    return tuple(found)
 
 
 def seen(queue: str) -> Call[tuple[Seen, ...]]:
-    """The workers in the registry, the latest seen first."""
+    """The workers in the registry, the latest seen first. What has no time that could be one of a beat is none."""
     k = keys(queue)
     return Call("workers", (k.workers, k.workers_info), (), _seen, _SEEN, subject=queue)

@@ -20,7 +20,8 @@ end
 for _, name in ipairs({ 'outbox', 'rejected' }) do add(redis.call('LLEN', base .. 'flow:' .. name)) end
 add(redis.call('LLEN', base .. 'ring') + redis.call('SCARD', base .. 'paused') + redis.call('HLEN', base .. 'glimit'))
 -- A worker with something in hand that is silent for longer than a lease does not live: its jobs are due to others.
-local alive = redis.call('ZCOUNT', base .. 'workers', now - tonumber(ARGV[1]), '+inf')
+-- Nor does what another client has left with a score in the future.
+local alive = redis.call('ZCOUNT', base .. 'workers', now - tonumber(ARGV[1]), now + tonumber(ARGV[1]))
 local quiet = { base .. 'workers', now - tonumber(ARGV[1]), now - tonumber(ARGV[2]), 'BYSCORE', 'WITHSCORES' }
 local found = tonumber(ARGV[1]) > tonumber(ARGV[2]) and redis.call('ZRANGE', unpack(quiet)) or {}
 for i = 1, #found, 2 do
