@@ -85,11 +85,13 @@ async def test_a_worker_with_too_much_memory_ends_what_it_has_in_hand(mq: EchoMQ
 
     @mq.job(name="work")
     async def work() -> None:
+        hoard = b"x" * 120_000_000
         begun.set()
         await go.wait()
+        assert hoard
 
     await work.aenqueue()
-    worker = Worker(mq, max_rss=rss_bytes() // 2)
+    worker = Worker(mq, max_rss=rss_bytes() + 60_000_000)
     serving = asyncio.ensure_future(worker.serve())
     await begun.wait()
     while worker.worn is None:
@@ -101,6 +103,12 @@ async def test_a_worker_with_too_much_memory_ends_what_it_has_in_hand(mq: EchoMQ
     assert "MB are allowed" in worker.worn
     assert (await mq.arun(metrics.counts(queue))).completed == 1
     assert (await mq.arun(metrics.row(queue, late.id)))["attempts"] == b"0"
+
+
+async def test_a_worker_that_has_too_much_memory_from_the_start_is_refused(mq: EchoMQ, queue: str) -> None:
+    mq.job(name="work")(lambda: None)
+    with pytest.raises(InvalidInputError, match=r"max_rss is 5 bytes, and a worker of this app has [\d,]+ before its"):
+        await Worker(mq, max_rss=5).serve()
 
 
 @pytest.mark.parametrize("told", [1, 2], ids=["its grace", "at once"])

@@ -217,6 +217,13 @@ def test_a_burst_counts_what_it_ran_and_says_until_when_the_others_are_kept(
         assert line.endswith("; again in 1000 ms, and buried in 300 s unless a worker has run it by then")
 
 
+def test_an_amount_of_memory_that_no_worker_can_begin_with_is_refused(run: Run, tasks: Path) -> None:
+    done = run("worker", "tasks:mq", "--max-rss", "5")
+    assert done.returncode == 2
+    (line,) = (line for line in done.stderr.splitlines() if "max_rss is 5 bytes" in line)
+    assert "before its first job: allow more" in line
+
+
 def test_quiet_is_quiet(run: Run, tasks: Path) -> None:
     done = run("worker", "tasks:mq", "--burst", "--log-level", "error")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from echomq.identity.errors import InvalidInputError
 from echomq.runtime.budget import Budget
 
 _LOOK_S: Final = 1.0
@@ -26,6 +27,18 @@ def rss_bytes() -> int:
     except (OSError, ValueError, IndexError):
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024
+
+
+def check_room(max_rss: int) -> None:
+    """`InvalidInputError` where this process has more than `max_rss` bytes before its first job.
+
+    Its successor would have as much, and so would never run one.
+    """
+    if (size := rss_bytes()) > max_rss:
+        raise InvalidInputError(
+            f"max_rss is {max_rss:,} bytes, and a worker of this app has {size:,} before its first job: allow more, "
+            f"{2 * size / 1e6:,.0f}M say"
+        )
 
 
 async def had_enough(budget: Budget, max_rss: int | None, stuck: Callable[[], bool]) -> str:

@@ -24,7 +24,7 @@ from echomq.app.lifecycle import Lifecycle
 from echomq.app.patience import PATIENCE_S, Patience
 from echomq.app.pool import Cell, Pool
 from echomq.app.process import LAST_WORDS_S, complete, end_process, new_runner
-from echomq.app.recycle import had_enough
+from echomq.app.recycle import check_room, had_enough
 from echomq.app.shares import Order, Queues, shares_of
 from echomq.app.times import first_ms, span_ms
 from echomq.identity.errors import InvalidInputError
@@ -181,7 +181,8 @@ class Worker:
         """Serves until `stop`, or until a burst is over; told to stop while it still connects, it returns at once.
 
         Raises what stands in the way when the server cannot be reached to begin with (`ConnectError`,
-        `EmbeddedServerError`, `FenceError`), `JobDefinitionError` for annotations that no job can be run by, and
+        `EmbeddedServerError`, `FenceError`), `JobDefinitionError` for annotations that no job can be run by,
+        `InvalidInputError` where the process has more than `max_rss` before its first job, and
         `StartupError` when one of the app's start-up hooks, lifespans or dependencies of scope `worker` has raised.
         """
         for job in self._mq.jobs.values():
@@ -256,6 +257,8 @@ class Worker:
         # A queue that is alone has all the slots anyway.
         shared = self._budget if len(self._queues) > 1 or self._max_jobs is not None else None
         await self._sync()
+        if self._max_rss is not None:
+            check_room(self._max_rss)
         who = identity(self._queues)
         self._consumers = [self._consumer(queue, keeper, who, shared) for queue in self._queues]
         stack.push_async_callback(self._drain)
