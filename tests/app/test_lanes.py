@@ -107,6 +107,7 @@ def test_a_name_that_is_no_text_is_refused(mq: EchoMQ, name) -> None:
 
 
 def test_wrong_numbers_and_queues_are_refused_before_anything_is_sent(mq: EchoMQ) -> None:
+    mq.job(name="work")(print)
     lane = mq.lane("acme")
     for wrong in (0, -1, 1.5, "2", True):
         with pytest.raises(InvalidInputError, match="limit must be"):

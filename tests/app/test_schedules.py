@@ -220,7 +220,8 @@ def test_what_is_registered_paused_stays_so_until_it_is_said_otherwise(mq: EchoM
     assert send.every(hours=1, name="n", paused=False).register().next_run is not None
 
 
-def test_of_a_name_that_is_not_there_nothing_can_be_said_or_done(mq: EchoMQ) -> None:
+def test_of_a_name_that_is_not_there_nothing_can_be_said_or_done(mq: EchoMQ, send: Any) -> None:
+    assert send.queue in mq.queues
     nobody = mq.schedule("nobody")
     assert (nobody.info(), nobody.pause(), nobody.resume(), nobody.cancel()) == (None, False, False, False)
     with pytest.raises(InvalidInputError, match=r"recurrence 'nobody' of queue .* is not registered"):

@@ -172,19 +172,28 @@ class EchoMQ(Hooked, Tested):
         check_queue(queue)
         return queue if queue.startswith(self._prefix) else check_queue(self._prefix + queue)
 
-    def warn_if_undeclared(self, queue: str) -> None:
-        """Warns, once for a queue, that no worker of this app serves it. Called as `warn_on_a_loop` is."""
-        if queue in self._looked_at:
+    def warn_if_undeclared(self, queue: str, *, above: int = 0) -> None:
+        """Warns, once for a queue, that no worker of this app serves it; an app without any queue has no worker.
+
+        Called as `warn_on_a_loop` is, or by a function so many calls `above`.
+        """
+        if queue in self._looked_at or not (queues := self.queues):
             return
         self._looked_at.add(queue)
-        if queue in self.queues:
+        if queue in queues:
             return
         warnings.warn(
             f"no job of this app is in queue {queue!r}, so none of its workers serves it: declare it with "
-            f"EchoMQ(queues=[{queue!r}]), or use one of {nearest(queue, self.queues)}",
+            f"EchoMQ(queues=[{queue!r}]), or use one of {nearest(queue, queues)}",
             UndeclaredQueueWarning,
-            stacklevel=3,
+            stacklevel=3 + above,
         )
+
+    def _asked(self, queue: str | None) -> str:
+        """The queue that a method of the app was told, the default queue unless it was; warns as `lane` does."""
+        named = self.default_queue if queue is None else self.queue_name(queue)
+        self.warn_if_undeclared(named, above=1)
+        return named
 
     def connection(self) -> Connector:
         """The app's blocking connector, for the verbs: `mq.connection().run(metrics.counts("mail"))`.
@@ -311,27 +320,24 @@ class EchoMQ(Hooked, Tested):
     def schedules(self, *, queue: str | None = None) -> list[ScheduleInfo]:
         """Every recurrence of a queue, of all the app's queues unless named; the next to run first in each."""
         self.warn_on_a_loop("schedules")
-        return self.run(schedules(self.queues if queue is None else (self.queue_name(queue),), self.ahead_ms() or 0))
+        return self.run(schedules(self.queues if queue is None else (self._asked(queue),), self.ahead_ms() or 0))
 
     async def aschedules(self, *, queue: str | None = None) -> list[ScheduleInfo]:
         """`schedules`, awaited."""
-        return await self.arun(
-            schedules(self.queues if queue is None else (self.queue_name(queue),), self.ahead_ms() or 0)
-        )
+        return await self.arun(schedules(self.queues if queue is None else (self._asked(queue),), self.ahead_ms() or 0))
 
     def cancel(self, job_id: str, *, queue: str | None = None, reason: str = "cancelled") -> Cancellation:
         """Cancels a job by its id, in the app's default queue unless named; see `Job.cancel` (protocol §7).
 
         `IdError` for what is no job's id, before anything is sent; then it raises as `run` does.
         """
-        call = admin.cancel_job(self.default_queue if queue is None else self.queue_name(queue), job_id, reason=reason)
+        call = admin.cancel_job(self._asked(queue), job_id, reason=reason)
         self.warn_on_a_loop("cancel")
         return self.run(call)
 
     async def acancel(self, job_id: str, *, queue: str | None = None, reason: str = "cancelled") -> Cancellation:
         """`cancel`, awaited."""
-        call = admin.cancel_job(self.default_queue if queue is None else self.queue_name(queue), job_id, reason=reason)
-        return await self.arun(call)
+        return await self.arun(admin.cancel_job(self._asked(queue), job_id, reason=reason))
 
     def handle(self, job_id: str, *, queue: str | None = None) -> Job[object]:
         """The handle of a job by its id, in the app's default queue unless named; `send.handle(job_id)` knows more.
@@ -339,7 +345,7 @@ class EchoMQ(Hooked, Tested):
         Its result is what JSON makes of it, for the function is not known. `IdError` for what is no job's id. Nothing
         is sent.
         """
-        return Job(check_job(job_id), "", self.default_queue if queue is None else self.queue_name(queue), False, self)
+        return Job(check_job(job_id), "", self._asked(queue), False, self)
 
     def ending(self, queue: str, job_id: str, timeout_s: float | None) -> Ending:
         """What has become of a job once it has ended, or after so many seconds. For `Job.get`."""

@@ -82,4 +82,4 @@ class BlockingCallWarning(RuntimeWarning):
 
 
 class UndeclaredQueueWarning(RuntimeWarning):
-    """A job was sent to a queue that no worker of this app serves: no job is in it, and the app does not declare it."""
+    """A queue was named that no worker of this app serves: no job is in it, and the app does not declare it."""

@@ -123,7 +123,11 @@ class TimedJob(Generic[P, R]):
         `IdError` for what is no job's id.
         """
         job = self._job
-        queue = job.queue if self._options.queue is None else job.mq.placed(self._options.queue)
+        if (queue := self._options.queue) is None:
+            queue = job.queue
+        else:
+            queue = job.mq.placed(queue)
+            job.mq.warn_if_undeclared(queue)
         return Job(check_job(job_id), job.name, queue, False, job.mq)
 
     if not TYPE_CHECKING:  # a type checker finds no such methods here, and says so before the program runs
