@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from echomq.protocol import lanes, repeat
+from echomq.protocol import admin, lanes, repeat
 
 
 def test_a_paused_queue_is_served_again_after_resume(ops: Any, shop: Any) -> None:
@@ -121,3 +121,39 @@ def test_a_wrong_setting_changes_none(option: str, value: str, hint: str, ops: A
     (line,) = said.err.splitlines()
     assert hint in line
     assert shop.meta() == {}
+
+
+@pytest.mark.parametrize(
+    ("limits", "doomed"),
+    [
+        (("--keep-dead", "0"), 3),
+        (("--keep-dead", "2"), 1),
+        (("--keep-dead-for", "0s"), 3),
+        (("--keep-dead-for", "1h"), 1),
+        (("--keep-dead", "2", "--keep-dead-for", "1h"), 2),
+    ],
+)
+def test_a_setting_that_deletes_dead_jobs_asks_before_and_says_how_many(
+    limits: tuple[str, ...], doomed: int, ops: Any, shop: Any
+) -> None:
+    ids = [shop.dead() for _ in range(3)]
+    shop.raw.execute("HSET", shop.keys.job(ids[1]), "died_ms", shop.raw.now_ms() - 7_200_000)
+    said = ops("set", shop.queue, "--ceiling", "5", *limits, answer="n\n")
+    assert said.code == 1
+    assert f"Let the workers delete {doomed} of 3 dead jobs of queue {shop.queue} for good? [y/N]" in said.err
+    assert ops("set", shop.queue, "--json", *limits).code == 2
+    assert shop.meta() == {}
+    assert ops("set", shop.queue, *limits, answer="y\n").code == 0
+    assert set(shop.meta()) & {"dead_max", "dead_age_ms"}
+    assert ops("set", shop.queue, *limits).code == 0, "what holds already is not asked again"
+    assert ops("set", shop.queue, *limits, "--ceiling", "none").code == 0
+    assert ops("set", shop.queue, "--keep-dead", "none", "--keep-dead-for", "none").code == 0
+    assert ops("set", shop.queue, *limits, "--yes", "--json").code == 0
+    for _ in range(2):
+        shop.run(admin.retain(shop.queue))
+    assert len(shop.members(shop.keys.dead)) == 3 - doomed
+
+
+def test_a_setting_that_deletes_nothing_asks_nothing(ops: Any, shop: Any) -> None:
+    shop.dead()
+    assert ops("set", shop.queue, "--keep-dead", "1", "--keep-dead-for", "1h").err == ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -26,6 +26,10 @@ from echomq.cli.ops_common import (
 
 if TYPE_CHECKING:
     from echomq.app.inspect import Overview
+    from echomq.wire import Connector
+
+_PAGE: Final = 1_000
+"""Dead jobs that are read in a call."""
 
 
 def register(app: typer.Typer) -> None:
@@ -180,6 +184,7 @@ def set_(
         str | None,
         typer.Option("--keep-dead-for", metavar="SPAN", help="How long, as in 7d; none keeps them for ever."),
     ] = None,
+    yes: Yes = False,
     new: New = False,
     url: Url = None,
     fence: Fence = None,
@@ -188,9 +193,11 @@ def set_(
 ) -> None:
     """Show or change the settings of a queue.
 
-    They hold for all workers, at once. The workers delete what the morgue may not keep, the oldest first.
+    They hold for all workers, at once. The workers delete what the morgue may not keep, the oldest first: where that
+    is something now, it is done after a question.
 
-    Exit codes: 0 done, 1 the server cannot be reached, 2 something is written wrongly, or there is no such queue.
+    Exit codes: 0 done; 1 nobody said yes, or the server cannot be reached; 2 something is written wrongly, or there is
+    no such queue.
 
     \b
     Examples:
@@ -212,16 +219,42 @@ def set_(
         age_ms = ops_text.span_ms("--keep-dead-for", keep_dead_for or "")
     with opened(url, fence, wire) as conn:
         each = conn.run(overview(known_queue(conn, queue, new=new)))
+        kept = each.seen.setting("dead_max") if keep_dead is None else number
+        kept_ms = each.seen.setting("dead_age_ms") if keep_dead_for is None else age_ms
+        retains = keep_dead is not None or keep_dead_for is not None
+        if retains and (doomed := _doomed(conn, each, kept, kept_ms)):
+            must_say_yes(json=json, yes=yes)
+            some = f"{doomed:,} of {counted(each.seen.dead, 'dead job')}"
+            confirm(f"Let the workers delete {some} of queue {queue} for good?", yes=yes)
         if ceiling is not None:
             conn.run(admin.set_ceiling(queue, most))
         if rate is not None:
             conn.run(admin.set_rate(queue, pace[0] if pace else None, period_ms=pace[1] if pace else None))
-        if keep_dead is not None or keep_dead_for is not None:
-            kept = each.seen.setting("dead_max") if keep_dead is None else number
-            kept_ms = each.seen.setting("dead_age_ms") if keep_dead_for is None else age_ms
+        if retains:
             conn.run(admin.set_retention(queue, dead_max=kept, dead_age_ms=kept_ms))
         each = conn.run(overview(queue))
     if json:
         ops_view.document({"queue": queue, "settings": ops_overview.settings_json(each)})
     else:
         ops_view.facts([("queue", queue), *ops_overview.settings_text(each)])
+
+
+def _doomed(conn: Connector, each: Overview, most: int | None, age_ms: int | None) -> int:
+    """How many dead jobs the workers delete for new limits of their number and their age; 0 for those that hold."""
+    from echomq.protocol import survey
+
+    if (most, age_ms) == (each.seen.setting("dead_max"), each.seen.setting("dead_age_ms")):
+        return 0
+    over = 0 if most is None else max(each.seen.dead - most, 0)
+    if age_ms is None:
+        return over
+    looked_at = doomed = 0
+    after = ""
+    while True:
+        page = conn.run(survey.dead_after(each.queue, after, count=_PAGE, cut=20))
+        for job in page.jobs:
+            looked_at += 1
+            doomed += looked_at <= over or (job.died_ms is not None and job.died_ms <= page.now_ms - age_ms)
+        if len(page.jobs) < _PAGE:
+            return doomed
+        after = page.jobs[-1].id
