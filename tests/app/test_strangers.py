@@ -50,6 +50,42 @@ def test_what_cannot_be_read_is_buried_at_once(mq: EchoMQ, queue: str, dead_rows
     assert ran == []
 
 
+WRONG = (0, 1, True, False, "", "x", {}, {"0": 1}, 1.5)
+TYPES: dict[str, tuple[type, ...]] = {
+    "args": (list,),
+    "kwargs": (dict,),
+    "max_attempts": (int,),
+    "timeout_ms": (int,),
+    "expires_ms": (int,),
+    "result_ttl_ms": (int,),
+    "slot_ms": (int,),
+    "codec": (str,),
+    "body": (str,),
+    "meta": (dict,),
+    "takes": (list,),
+}
+
+
+@pytest.mark.parametrize("member", TYPES)
+def test_a_member_of_a_wrong_type_buries_the_job_whatever_the_type_is(
+    mq: EchoMQ, queue: str, dead_rows, member: str
+) -> None:
+    ran: list[int] = []
+
+    @mq.job(name="work")
+    def work() -> None:
+        ran.append(1)
+
+    values = [value for value in WRONG if type(value) not in TYPES[member]]
+    values += [] if list in TYPES[member] else [[], ["x"]]
+    values += [[{"0": 1, "one": 2}], ["0one"], [["0", "one", 2]], [[]]] if member == "takes" else []
+    for value in values:
+        mq.run(jobs.enqueue(queue, mint(), json.dumps({"v": 1, "job": "work", member: value})))
+    Worker(mq, burst=True).run()
+    assert ran == []
+    assert len(dead_rows()) == len(values)
+
+
 @settings(max_examples=15)
 @given(payloads=st.lists(st.binary(max_size=60) | st.text(max_size=20).map(str.encode), min_size=20, max_size=40))
 def test_whatever_the_bytes_are_the_worker_goes_on(server: Server, payloads: list[bytes]) -> None:

@@ -153,7 +153,12 @@ def filled(envelope: Envelope, family: tuple[Child, ...]) -> tuple[list[Any], di
 def _said(takes: object) -> list[tuple[int | str, Takes]]:
     out: list[tuple[int | str, Takes]] = []
     try:
-        for place, word in cast("list[tuple[object, object]]", takes):
+        if not isinstance(takes, list):
+            raise ValueError(f"{takes!r} is no list")
+        for pair in cast("list[object]", takes):
+            if not isinstance(pair, list):
+                raise ValueError(f"{pair!r} is no pair")
+            place, word = cast("list[object]", pair)
             if isinstance(place, bool) or not isinstance(place, (int, str)) or (isinstance(place, int) and place < 0):
                 raise ValueError(f"{place!r} is no place")
             out.append((place, Takes(word)))
