@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from echomq.protocol.call import Arg, Call, Plan, Reply
@@ -16,11 +17,23 @@ from echomq.protocol.walks import scan
 
 __all__ = ["Breach", "audit"]
 
+_TYPES = script("audit_types")
 _IDS = script("audit_ids")
 _BOOKS = script("audit_books")
 
 _PAGE = 1_000
 _PART = 500
+
+_OF_QUEUE = {
+    **dict.fromkeys(("pending", "active", "schedule", "dead", "repeat", "cron", "workers"), "zset"),
+    **dict.fromkeys(("ring", "wake", "flow:outbox", "flow:rejected", "owed"), "list"),
+    **dict.fromkeys(("glimit", "gactive", "gweight", "lanes", "meta", "workers:info"), "hash"),
+    **dict.fromkeys(("metrics:completed", "metrics:failed"), "hash"),
+    **dict.fromkeys(("metrics:completed:data", "metrics:failed:data"), "list"),
+    **dict.fromkeys(("limiter", "turn"), "string"),
+    "paused": "set",
+}
+"""The keys of a queue whose name is fixed, and the type of each (protocol §2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +101,24 @@ def _matching(k: Keys, pattern: str) -> Plan[set[bytes]]:
             return found
 
 
+def _wrong_types(k: Keys, kinds: Iterable[tuple[bytes, str]]) -> Plan[dict[bytes, Breach]]:
+    """Which keys, by what follows the queue's base, hold another type than theirs."""
+
+    def decode(reply: Reply) -> dict[bytes, Breach]:
+        words = [as_bytes(word) for word in as_list(reply)]
+        return {
+            name: Breach(k.queue, f"wrong type: {k.base}{_text(name)} is a {_text(seen)}, not a {_text(kind)}")
+            for name, seen, kind in zip(words[::3], words[1::3], words[2::3], strict=True)
+        }
+
+    found: dict[bytes, Breach] = {}
+    pairs = list(kinds)
+    for start in range(0, len(pairs), _PART):
+        args: tuple[Arg, ...] = tuple(word for pair in pairs[start : start + _PART] for word in pair)
+        found |= yield Call("audit types", (k.pending,), args, decode, _TYPES, subject=k.queue)
+    return found
+
+
 def _is_job(name: bytes) -> bool:
     try:
         check_job(name.decode())
@@ -99,21 +130,30 @@ def _is_job(name: bytes) -> bool:
 def audit(queue: str, *, mend: bool = False) -> Plan[tuple[Breach, ...]]:
     """Every breach of §12.1, each looked at in one instant, so that a queue in use shows no false ones.
 
-    With `mend`, `gactive` and the ring are set right. It reads every row of the queue and walks the server's keys
-    (SCAN), in steps that hold nobody up. A parent that waits for children outside the queue has the rows and outboxes
-    of all queues read too; one that waits for more than there are on this server is a breach (protocol §8). While a
-    flow across queues is being added, its parent looks like that for the moment between two calls.
+    A key of another type than its own is a breach by its name; the rest is looked at without it, so that its jobs lie
+    in no place then. With `mend`, `gactive` and the ring are set right. It reads every row of the queue and walks the
+    server's keys (SCAN), in steps that hold nobody up. A parent that waits for children outside the queue has the rows
+    and outboxes of all queues read too; one that waits for more than there are on this server is a breach (protocol
+    §8), and so is one that was never told of a child's death in this queue. While a flow across queues is being added,
+    its parent looks like the former for the moment between two calls.
     """
     return _audit(keys(queue), mend=mend)
 
 
 def _audit(k: Keys, *, mend: bool) -> Plan[tuple[Breach, ...]]:
     lanes_of: dict[bytes, tuple[bytes, ...]] = {}
-    for key in (k.pending, k.active, k.schedule, k.dead):
-        lanes_of |= dict.fromkeys((yield from _members(key.encode(), k.queue)), ())
+    base = k.base.encode()
+    wrong = yield from _wrong_types(k, ((name.encode(), kind) for name, kind in _OF_QUEUE.items()))
+    for place in (b"pending", b"active", b"schedule", b"dead"):
+        if place not in wrong:
+            lanes_of |= dict.fromkeys((yield from _members(base + place, k.queue)), ())
     groups: list[bytes] = []
-    for lane in sorted((yield from _matching(k, "g:*:pending"))):
-        group = lane[len(k.base.encode()) + len("g:") : -len(":pending")]
+    lanes = sorted((yield from _matching(k, "g:*:pending")))
+    wrong |= yield from _wrong_types(k, ((lane[len(base) :], "zset") for lane in lanes))
+    for lane in lanes:
+        if lane[len(base) :] in wrong:
+            continue
+        group = lane[len(base) + len("g:") : -len(":pending")]
         groups.append(group)
         for member in (yield from _members(lane, k.queue)):
             lanes_of[member] = (*lanes_of.get(member, ()), group)
@@ -121,7 +161,7 @@ def _audit(k: Keys, *, mend: bool) -> Plan[tuple[Breach, ...]]:
         name = row[len(k.job_prefix.encode()) :]
         if _is_job(name):
             lanes_of.setdefault(name, ())
-    breaches: list[Breach] = []
+    breaches: list[Breach] = list(wrong.values())
     held: dict[bytes, int] = {}
     awaited: Counter[bytes] = Counter()
     ids = sorted(lanes_of)
