@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -44,8 +45,13 @@ def test_everything_about_a_job_in_hand(ops: Any, shop: Any) -> None:
     assert (seen["attempts"], seen["failures"], seen["stalled"], seen["progress"]) == ("1", "0", "0", "half")
     assert "in 59s" in said.out or "in 1m" in said.out
     assert " UTC" in said.out
-    assert "held by a worker" in seen["lock"]
-    assert seen["takes"] == "1 arguments and subject"
+    assert seen["held by"].startswith("a worker, for ")
+    assert "lock" not in seen
+    shop.run(workers.beat(shop.queue, "box:1:ab", json.dumps({"ids": [job.id]})))
+    shop.run(workers.beat(shop.queue, "box:2:cd", json.dumps({"ids": [mint()]})))
+    assert facts(ops("job", job.id))["held by"].startswith("box:1:ab, for ")
+    assert ops("job", job.id, "--json").json["held_by"] == "box:1:ab"
+    assert seen["takes"] == "1 argument and subject"
     assert said.lines[-3:] == ["log, the last 2 of 2 lines:", r"  first \x1b[2J line", "  second line"]
     assert "secret@" not in said.out
     assert "hush" not in said.out

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from echomq.app.envelope import Envelope
 from echomq.app.inspect import envelope_of, name_in
 from echomq.cli import ops_view
+from echomq.cli.ops_common import counted
 from echomq.cli.ops_rows import age_ms, away, payload_json, payload_text
 from echomq.cli.ops_text import clean, first_line, local_and_utc, shown_span
 from echomq.protocol import survey, survey_lanes
@@ -68,7 +69,7 @@ def _envelope_facts(envelope: Envelope | str | None) -> list[tuple[str, str]]:
         return []
     if isinstance(envelope, str):
         return [("envelope", envelope)]
-    takes = [f"{len(envelope.args):,} arguments"] if envelope.args else []
+    takes = [counted(len(envelope.args), "argument")] if envelope.args else []
     takes += [", ".join(envelope.kwargs)] if envelope.kwargs else []
     takes += [f"what the codec {clean(envelope.codec)!r} has encoded"] if envelope.codec is not None else []
     facts = [("takes", " and ".join(takes) or "no arguments")]
@@ -85,9 +86,10 @@ def _envelope_facts(envelope: Envelope | str | None) -> list[tuple[str, str]]:
     return facts
 
 
-def show(job_id: str, queue: str, seen: Details, lane: str | None, *, payload: bool) -> None:
+def show(job_id: str, queue: str, seen: Details, lane: str | None, *, holder: str | None, payload: bool) -> None:
     """Prints the job, a line a fact."""
     minted = survey.minted_ms(job_id)
+    held = holder is not None or seen.lock_ms is not None  # the row's own mark says no more
     facts = [("job", job_id), ("name", _name(seen) or "-"), ("queue", queue), ("state", _state(seen))]
     if group := seen.text("group"):
         facts.append(("lane", f"{lane} ({group})" if lane else group))
@@ -100,11 +102,15 @@ def show(job_id: str, queue: str, seen: Details, lane: str | None, *, payload: b
     if seen.row:
         facts += [(name, seen.text(name) or "0") for name in ("attempts", "failures", "stalled")]
     if seen.lock_ms is not None:
-        facts.append(("lock", f"held by a worker, for {shown_span(seen.lock_ms)} more unless renewed"))
+        facts.append(("held by", f"{holder or 'a worker'}, for {shown_span(seen.lock_ms)} more unless renewed"))
+    elif holder:
+        facts.append(("held by", holder))
     facts += [(name, seen.text(name) or "") for name in ("progress", "dedup", "cancel") if name in seen.row]
     facts += _envelope_facts(_envelope(seen))
     facts += _flow(seen, payload=payload)
-    facts += [(name, field.text) for name, field in seen.row.items() if name not in _SHOWN]
+    facts += [
+        (name, field.text) for name, field in seen.row.items() if name not in _SHOWN and not (name == "lock" and held)
+    ]
     if field := seen.row.get("payload"):
         facts.append(("payload", payload_text(field.value, field.size) if payload else f"{field.size:,} bytes"))
     if seen.result_ms is not None:
@@ -169,7 +175,9 @@ def _children_json(children: Children, *, values: bool) -> dict[str, object]:
     return {"total": children.total, "children": some}
 
 
-def as_json(job_id: str, queue: str, seen: Details, lane: str | None, *, payload: bool) -> dict[str, object]:
+def as_json(
+    job_id: str, queue: str, seen: Details, lane: str | None, *, holder: str | None, payload: bool
+) -> dict[str, object]:
     """The job for a machine. Times are Unix ms, null where there is none."""
     field = seen.row.get("payload")
     told: dict[str, object] = {
@@ -184,6 +192,7 @@ def as_json(job_id: str, queue: str, seen: Details, lane: str | None, *, payload
         "lane": seen.text("group"),
         "lane_text": lane,
         "lock_ms": seen.lock_ms,
+        "held_by": holder,
         "result_kept_ms": seen.result_ms,
         "row": {name: value.text for name, value in seen.row.items() if name != "payload"},
         "envelope": _envelope_json(_envelope(seen), payload=payload),

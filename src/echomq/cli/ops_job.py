@@ -28,7 +28,9 @@ def job(
     promote: Annotated[bool, typer.Option("--promote", help="Let a job for later run now.")] = False,
     remove: Annotated[
         bool,
-        typer.Option("--remove", help="Delete the job; refused once a worker has had it in hand for half a second."),
+        typer.Option(
+            "--remove", help="Delete the job; refused while a worker has it in hand, from 0.35 s after it took it."
+        ),
     ] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Bury a job, or ask its worker to stop.")] = False,
     reason: Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="With --cancel: why.")] = None,
@@ -56,9 +58,10 @@ def job(
       echomq job JOB0NgWEfAEJfs --cancel --reason "wrong address"
       echomq job JOB0NgWEfAEJfs --remove
     """
-    from echomq.cli import ops_details, ops_view
+    from echomq.cli import ops_details, ops_view, ops_workers
     from echomq.identity.branded import check_job
     from echomq.protocol.details import details
+    from echomq.protocol.replies import State
 
     action = choose({"--retry": retry, "--promote": promote, "--remove": remove, "--cancel": cancel})
     if reason is not None and action != "--cancel":
@@ -74,10 +77,11 @@ def job(
         if not ops_details.is_there(seen):
             raise _gone(where, job_id)
         lane = ops_details.lane_text(conn, where, seen)
+        by = ops_workers.holder(conn, where, job_id) if seen.state is State.ACTIVE else None
         if json:
-            ops_view.document(ops_details.as_json(job_id, where, seen, lane, payload=payload))
+            ops_view.document(ops_details.as_json(job_id, where, seen, lane, holder=by, payload=payload))
         else:
-            ops_details.show(job_id, where, seen, lane, payload=payload)
+            ops_details.show(job_id, where, seen, lane, holder=by, payload=payload)
 
 
 def _find(conn: Connector, job_id: str) -> str:

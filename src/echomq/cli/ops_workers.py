@@ -140,6 +140,14 @@ def read(conn: Connector, queues: Sequence[str]) -> list[Worker]:
     return sorted(found, key=lambda worker: (worker.silent_ms, worker.name))
 
 
+def holder(conn: Connector, queue: str, job_id: str) -> str | None:
+    """The worker that says it has a job of the queue in hand, the latest that did; None where none does."""
+    from echomq.protocol import workers as registry
+
+    records = conn.run(registry.seen(queue))
+    return next((seen.name for seen in records if job_id in _texts(_info(seen.info), "ids")), None)
+
+
 def _merged(name: str, records: list[tuple[str, Seen]], now_ms: int) -> Worker:
     """One worker from its records, one a queue; the latest says who it is, each what it has in hand of its queue."""
     from echomq.protocol.jobs import LEASE_MS
