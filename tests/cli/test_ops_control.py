@@ -108,6 +108,7 @@ def test_settings_are_shown_changed_and_lifted(ops: Any, shop: Any) -> None:
         ("--rate", "0/s", "10/s"),
         ("--rate", "5/fortnight", "500ms"),
         ("--rate", "5/0s", "at least 1ms"),
+        ("--rate", "10/x", "--rate '10/x': 'x' is not a span of time"),
         ("--rate", "5/70368744177665ms", "at most 70368744177664ms"),
         ("--keep-dead", "1.5", "0 or more"),
         ("--keep-dead-for", "7", "7d"),

@@ -198,7 +198,8 @@ class Worker:
             if self._cut_short:
                 log.info("it was told to stop while it was connecting")
                 return
-            log.info("serving %s: %d jobs, %d at once", ", ".join(self._queues), len(self._mq.jobs), self._concurrency)
+            jobs = "1 job" if len(self._mq.jobs) == 1 else f"{len(self._mq.jobs)} jobs"
+            log.info("serving %s: %s, %d at once", ", ".join(self._queues), jobs, self._concurrency)
             self.tell("serving")
             await self._until_told(self._stopping)
 

@@ -35,6 +35,10 @@ def rate(text: str) -> tuple[int, int] | None:
         raise InvalidInputError(
             f"--rate {text!r} is not a rate: write it as 10/s, 100/1m or 5000/1h, or none to lift it"
         )
+    if not _SPAN.fullmatch(period if period[:1].isdigit() else f"1{period}"):
+        raise InvalidInputError(
+            f"--rate {text!r}: {period!r} is not a span of time: write it as in 10/s, 100/1m or 10/500ms"
+        )
     period_ms = span_ms("the period of --rate", period if period[:1].isdigit() else f"1{period}")
     if period_ms < 1:
         raise InvalidInputError(f"--rate {text!r} has a period of nothing: at least 1ms")
