@@ -49,7 +49,8 @@ def conformance(
     Every scenario works on a queue of its own and takes away what it wrote, so a server in use may be tried: other
     queues are never touched. `stale` flushes the script cache once; other clients load their scripts again.
 
-    Exit codes: 0 every scenario is ok or skipped, 1 one failed or the server is out of reach, 2 a wrong argument.
+    Exit codes: 0 every scenario is ok or skipped; 1 one failed, or the server is out of reach, is full, refuses this
+    user what a run does, or died on the way; 2 a wrong argument.
 
     \b
     Examples:
@@ -58,8 +59,10 @@ def conformance(
       echomq conformance valkey://localhost:6379 --wire 6
       echomq conformance --only claim --only stale --json
     """
+    from echomq.cli.program import fail
     from echomq.conformance import Status, choose, run
     from echomq.conformance.bench import Bench
+    from echomq.protocol.errors import WireError
     from echomq.wire import FENCE
 
     asked = wire_of(wire)
@@ -67,11 +70,17 @@ def conformance(
     results: list[Result] = []
     with _tidy(), Bench(url or os.environ.get("ECHOMQ_URL") or None, wire=asked, fence=fence or FENCE) as bench:
         server, spoken = bench.server(), bench.wire
-        with closing(run(bench, scenarios)) as running:
-            for result in running:
-                results.append(result)
-                if not json:
-                    print(_line(result), flush=True)
+        ended: WireError | None = None
+        try:
+            with closing(run(bench, scenarios)) as running:
+                for result in running:
+                    results.append(result)
+                    if not json:
+                        print(_line(result), flush=True)
+        except WireError as error:
+            if not results:
+                raise
+            ended = error
     counts = {status: sum(result.status is status for result in results) for status in Status}
     seconds = sum(result.seconds for result in results)
     if json:
@@ -83,6 +92,7 @@ def conformance(
                     "total": len(results),
                     **{status.value.lower(): count for status, count in counts.items()},
                     "seconds": round(seconds, 3),
+                    "error": None if ended is None else str(ended),
                     "scenarios": [_as_json(result) for result in results],
                 },
                 indent=2,
@@ -93,6 +103,8 @@ def conformance(
             f"{len(results)} scenarios on {server}, wire {spoken}: "
             f"{counts[Status.OK]} ok, {counts[Status.FAIL]} failed, {counts[Status.SKIP]} skipped, in {seconds:.1f} s"
         )
+    if ended is not None:
+        fail(str(ended), 1)  # a machine has been told above
     raise typer.Exit(1 if counts[Status.FAIL] else 0)
 
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from echomq.conformance.relay import Relay
+from echomq.conformance.rights import allowed
+from echomq.conformance.span import Span, within
 from echomq.identity.minter import Minter
 from echomq.protocol.call import Arg, Reply
-from echomq.protocol.errors import EchoMQError
+from echomq.protocol.errors import EchoMQError, ServerError
 from echomq.protocol.replies import as_bytes, as_list
 from echomq.runtime import Dial
 from echomq.wire import FENCE, Connector, Source, connect
 from echomq.wire.options import TIMEOUT_S, OptionWords
+from echomq.wire.preflight import rights_advice
 from echomq.wire.resp import raw
+from echomq.wire.source import resolve
+
+T = TypeVar("T")
 
 ANSWER_S = 10.0
 """How long a server may take to answer: a script that never ends is a finding, too."""
@@ -28,8 +36,39 @@ class Bench:
         self.fence = options.get("fence", FENCE)
         self.minter = Minter()
         self.prefix = "conformance-" + self.minter.mint("RUN")
-        self.conn = self.open(lease_node=True)
+        self._conn = self.open(lease_node=True)
         self._lost = False
+        self._here = threading.local()
+
+    @property
+    def conn(self) -> Connector:
+        """The connection; a scenario whose time is over gets an `OverError` in its place."""
+        if (span := self._span) is not None:
+            span.check()
+        return self._conn
+
+    @property
+    def _span(self) -> Span | None:
+        span: Span | None = getattr(self._here, "span", None)
+        return span
+
+    def time(self, seconds: float, act: Callable[[], None]) -> None:
+        """Runs `act`, in a thread of its own, for at most so many seconds; see `span.within`."""
+        span = Span()
+
+        def go() -> None:
+            self._here.span = span
+            act()
+
+        within(span, seconds, go)
+
+    def loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` returns, in an event loop of its own that ends with the scenario's time."""
+        return (self._span or Span()).loop(work)
+
+    def advice(self) -> str:
+        """The line that gives this user every right that a run needs."""
+        return rights_advice(resolve(self._where).prepare())
 
     @property
     def wire(self) -> int:
@@ -69,10 +108,11 @@ class Bench:
     def execute_all(self, commands: list[tuple[Arg, ...]]) -> list[Reply]:
         """The replies to plain commands, sent in one flight; raises the first error among them."""
         replies: list[Reply] = []
-        for outcome in self.conn.run_many([raw(*words) for words in commands]):
-            if isinstance(outcome, Exception):
-                raise outcome
-            replies.append(outcome)
+        with allowed():
+            for outcome in self.conn.run_many([raw(*words) for words in commands]):
+                if isinstance(outcome, Exception):
+                    raise outcome
+                replies.append(outcome)
         return replies
 
     def knows(self, command: str) -> bool:
@@ -102,16 +142,28 @@ class Bench:
                 return list(found)
 
     def delete(self, keys: list[str]) -> None:
-        """Takes keys away, in steps that hold nobody up."""
-        for start in range(0, len(keys), 1_000):
-            batch = [key.encode("utf-8", "surrogateescape") for key in keys[start : start + 1_000]]
-            self.conn.execute("UNLINK", *batch)
+        """Takes keys away, in steps that hold nobody up, and queue by queue, as a cluster's server demands.
+
+        A refusal is raised once everything else has been taken away.
+        """
+        by_tag: dict[str, list[bytes]] = {}
+        for key in keys:
+            by_tag.setdefault(key.partition("}")[0], []).append(key.encode("utf-8", "surrogateescape"))
+        refusal: ServerError | None = None
+        for of_queue in by_tag.values():
+            for start in range(0, len(of_queue), 1_000):
+                try:
+                    self.conn.execute("UNLINK", *of_queue[start : start + 1_000])
+                except ServerError as error:
+                    refusal = refusal or error
+        if refusal is not None:
+            raise refusal
 
     def alive(self) -> bool:
         """Whether the server still answers; once it does not, nobody waits for it again."""
         if not self._lost:
             try:
-                self.conn.execute("PING")
+                self._conn.execute("PING")
             except EchoMQError:
                 self._lost = True
         return not self._lost
@@ -122,4 +174,4 @@ class Bench:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.conn.close()
+        self._conn.close()

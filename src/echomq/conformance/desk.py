@@ -8,6 +8,7 @@ from typing import Any, TypeVar, Unpack
 
 from echomq.conformance.bench import Bench
 from echomq.conformance.look import Look
+from echomq.conformance.rights import allowed
 from echomq.conformance.scenario import BreachError, LackError
 from echomq.protocol import jobs, lanes
 from echomq.protocol.call import Call, Plan
@@ -29,7 +30,7 @@ FAR_MS = 3_600_000
 WAIT_S = 5.0
 """How long a scenario waits for what must happen."""
 
-PLAN_S = 30.0
+PLAN_S = 20.0
 """How long a plan of several calls may go on; an audit walks every key of the server."""
 
 
@@ -51,22 +52,26 @@ class Desk(Look):
     def run(self, work: Call[T] | Plan[T]) -> T:
         """The answer; a refusal is raised, and a plan that does not come to its end is a breach."""
         if isinstance(work, Call):
-            return self.bench.conn.run(work)
+            return self._one(work)
         end = time.monotonic() + PLAN_S
 
         def within(call: Call[Any]) -> Any:
             if time.monotonic() > end:
                 raise BreachError(f"{call.verb} was not done after {PLAN_S:g} s of calls")
-            return self.bench.conn.run(call)
+            return self._one(call)
 
         return drive_blocking(work, within)
 
     def outcome(self, call: Call[T]) -> T | ServerError:
         """The answer, or the refusal as a value."""
         try:
-            return self.bench.conn.run(call)
+            return self._one(call)
         except ServerError as error:
             return error
+
+    def _one(self, call: Call[T]) -> T:
+        with allowed():
+            return self.bench.conn.run(call)
 
     def mint(self) -> str:
         """A new job id, known to the desk."""
@@ -214,8 +219,10 @@ class Desk(Look):
         return [self, *self._neighbours]
 
     def clear(self) -> None:
-        """Closes what was opened, and takes away every key of these queues that the registry knows."""
+        """Closes what was opened, and takes away every key of these queues that the registry knows.
+
+        A refusal is raised once everything else has been taken away.
+        """
         for connector in self._connectors:
             connector.close()
-        for desk in self.desks():
-            self.bench.delete(desk.every_key())
+        self.bench.delete([key for desk in self.desks() for key in desk.every_key()])

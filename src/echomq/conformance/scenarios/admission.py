@@ -63,6 +63,7 @@ def _mint_again(desk: Desk) -> None:
     desk.expect("the rows that were there", {job_id: desk.row(job_id) for job_id in taken}, before)
     desk.expect("a given id", desk.run(jobs.enqueue(desk.queue, fresh, b"fourth")), Admission.DUPLICATE)
     dedup = admission.Dedup("key")
+    desk.key("de:key")
     living = desk.mint()
     desk.run(admission.admit(desk.queue, living, b"p", dedup=dedup))
     held = desk.run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -63,6 +63,14 @@ def _silent() -> Generator[None, None, None]:
         logger.setLevel(level)
 
 
+async def _soon(what: str, work: Awaitable[None]) -> None:
+    try:
+        async with asyncio.timeout(WAIT_S):
+            await work
+    except TimeoutError:
+        raise BreachError(f"{what}: not within {WAIT_S:g} s") from None
+
+
 @asynccontextmanager
 async def _consuming(
     desk: Desk, handler: Callable[[Claimed], Outcome | None], **options: Any
@@ -71,11 +79,11 @@ async def _consuming(
         return handler(job)
 
     consumer = Consumer(desk.bench.dial(), desk.queue, handle, watch=Telemetry(), **options)
-    await consumer.start()
+    await _soon("a consumer starts", consumer.start())
     try:
         yield consumer
     finally:
-        await consumer.stop(0)
+        await _soon("a consumer stops", consumer.stop(0))
 
 
 async def _until(what: str, condition: Callable[[], object]) -> None:
@@ -92,14 +100,14 @@ def _parked_wakes(desk: Desk) -> None:
 
     async def go() -> None:
         async with _consuming(desk, lambda job: seen.append(job.id), beat_ms=FAR_MS) as consumer:
-            await consumer.parked.reach(1)
+            await _until("the consumer parks", lambda: consumer.parked.count)
             at_once = desk.job()
             await _until("a job with its token is started", lambda: seen == [at_once])
             later = desk.later(delay_ms=_SHORT_MS)
             await _until("a job is started at its run-at", lambda: seen == [at_once, later])
 
     with _silent():
-        asyncio.run(go())
+        desk.bench.loop(go())
 
 
 @scenario("parked_beats", "Work that an original admits without a token is started within a beat.")
@@ -108,14 +116,14 @@ def _parked_beats(desk: Desk) -> None:
 
     async def go() -> None:
         async with _consuming(desk, lambda job: seen.append(job.id), beat_ms=_SHORT_MS) as consumer:
-            await consumer.parked.reach(1)
+            await _until("the consumer parks", lambda: consumer.parked.count)
             job_id = desk.mint()
             desk.raw("HSET", desk.row_key(job_id), "state", "pending", "attempts", "0", "payload", "p")
             desk.raw("ZADD", desk.keys.pending, 0, job_id)
             await _until("a job without a token is started", lambda: seen == [job_id])
 
     with _silent():
-        asyncio.run(go())
+        desk.bench.loop(go())
 
 
 @scenario("loops_sweep", "A consumer recovers by the sweep: each lapse is counted, and its own cap buries.")
@@ -129,11 +137,11 @@ def _loops_sweep(desk: Desk) -> None:
             await _until(f"a lapse under a cap of {cap} is recovered", ended)
 
     with _silent():
-        asyncio.run(go(2, lambda: seen))
+        desk.bench.loop(go(2, lambda: seen))
         desk.expect("the claim after one lapse", seen, [(first, 1)])
         second = desk.in_hand().id
         desk.lapse(second)
-        asyncio.run(go(1, lambda: desk.score("dead", second) is not None))
+        desk.bench.loop(go(1, lambda: desk.score("dead", second) is not None))
     desk.stands(second, "dead", "dead")
     desk.expect("its error", desk.field(second, "last_error"), b"stalled")
 
@@ -155,7 +163,7 @@ def _budget(desk: Desk) -> None:
             await _until("it is buried", lambda: desk.score("dead", job.id) is not None)
 
     with _silent():
-        asyncio.run(go())
+        desk.bench.loop(go())
     desk.expect("attempts and failures at each claim", seen, [(2, 0), (3, 0), (4, 0), (5, 1)])
     desk.stands(job.id, "dead", "dead")
     desk.expect("failures in the row", desk.field(job.id, "failures"), b"2")

@@ -20,6 +20,7 @@ def _flat(desk: Desk) -> Iterator[Call[Any] | Plan[Any]]:
     yield jobs.enqueue_in(q, late, b"p", delay_ms=FAR_MS)
     yield jobs.reschedule(q, late, delay_ms=0)
     yield jobs.enqueue_many(q, [(many, b"p")])
+    desk.key("de:trips")
     yield admission.admit(q, desk.mint(), b"p", dedup=admission.Dedup("trips"))
     yield jobs.claim(q)
     yield jobs.extend(q, first, 1)
@@ -89,11 +90,11 @@ def _kin(desk: Desk) -> Iterator[Call[Any] | Plan[Any]]:
 def _one_round_trip(desk: Desk) -> None:
     families = (_flat, _grouped, _timed, _kin)
     known = desk.neighbour()
-    for family in families:  # so that the server knows every script
-        for work in family(known):
-            desk.bench.conn.run(work)
     relay, conn = desk.bench.relayed()
     try:
+        for family in families:  # so that the server knows every script, and the connection which commands it may use
+            for work in family(known):
+                conn.run(work)
         for family in families:
             for work in family(desk):
                 before = relay.trips
