@@ -22,14 +22,22 @@ def test_each_state_lists_its_own_in_its_order(ops: Any, shop: Any) -> None:
     second, first = shop.later(90_000), shop.later(50_000)
     listed = {state: ids(ops("jobs", shop.queue, "--state", state, "--json").json) for state in ("dead", "active")}
     assert listed == {"dead": dead, "active": [held]}
-    assert ids(ops("jobs", shop.queue, "--state", "pending", "--json").json) == flat
-    assert ids(ops("jobs", shop.queue, "--state", "pending", "--reverse", "--json").json) == flat[::-1]
+    assert ids(ops("jobs", shop.queue, "--state", "pending", "--json").json) == [*flat, *tenants]
+    assert ids(ops("jobs", shop.queue, "--state", "pending", "--reverse", "--json").json) == [
+        *flat[::-1],
+        *tenants[::-1],
+    ]
     assert ids(ops("jobs", shop.queue, "--state", "scheduled", "--json").json) == [first, second]
     assert ids(ops("jobs", shop.queue, "--state", "lane", "--json").json) == tenants
     assert ids(ops("jobs", shop.queue, "-s", "dead", "-s", "active", "--json").json) == [held, *dead]
     told = ops("jobs", shop.queue, "--json").json
     assert ids(told) == [held, *flat, *tenants, first, second, *dead]
-    assert told["total"] == {"active": 1, "pending": 3, "lane": 2, "scheduled": 2, "dead": 2}
+    pending = {"pending": 5, "pending_flat": 3, "pending_in_lanes": 2}
+    assert told["total"] == {"active": 1, **pending, "scheduled": 2, "dead": 2}
+    said = "10 listed; in the queue are 1 active, 5 pending (2 in 1 lane), 2 scheduled, 2 dead"
+    assert ops("jobs", shop.queue).lines[-1] == said
+    (each,) = ops("stats", shop.queue, "--json").json["queues"]
+    assert {name: each[name] for name in pending} == pending
 
 
 def test_what_is_said_of_a_job(ops: Any, shop: Any) -> None:

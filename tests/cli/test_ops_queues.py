@@ -109,12 +109,12 @@ def test_a_queue_with_an_odd_name_is_found_and_meant(
 ) -> None:
     odd, other = open_shop(name), open_shop(queue)
     ids = [odd.put() for _ in range(2)]
-    odd.lane("acme")
+    laned = odd.lane("acme")
     other.put()
     assert set(by_name(ops("queues", "--json").json)) == {name, queue}
     assert name in ops("queues").out
     assert by_name(ops("stats", "--json", "--", name).json)[name]["pending"] == 3
-    assert {job["id"] for job in ops("jobs", "--json", "--state", "pending", "--", name).json["jobs"]} == set(ids)
+    assert {job["id"] for job in ops("jobs", "--json", "--state", "pending", "--", name).json["jobs"]} == {*ids, laned}
     assert ops("pause", "--", name).code == 0
     assert odd.meta() == {"paused": "1"}
     assert other.meta() == {}

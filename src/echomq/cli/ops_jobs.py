@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from echomq.cli.numbers import whole
-from echomq.cli.ops_common import Fence, Json, Queue, Url, WireText, known_queue, lane_meant, opened
+from echomq.cli.ops_common import Fence, Json, Queue, Url, WireText, counted, known_queue, lane_meant, opened
 from echomq.identity.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from echomq.wire import Connector
 
 STATES: Final = ("active", "pending", "lane", "scheduled", "dead", "awaiting_children")
-"""What `--state` takes, in the order in which they are listed. `pending` is flat, `lane` claimable in some lane."""
+"""What `--state` takes, in the order in which they are listed. `pending` waits, flat or in a lane; `lane` is the
+part of it in lanes."""
 
 _USUAL: Final = STATES[:-1]
 _PAGE: Final = 200
@@ -88,7 +89,9 @@ def jobs(
     headings = [*ops_rows.HEADINGS, "payload"] if payload else ops_rows.HEADINGS
     if found:
         ops_view.table(headings, [ops_rows.row(job, now_ms, lanes, payload=payload) for job in found])
-    totals = ", ".join(f"{n:,} {what}" for what, n in _totals(each).items())
+    in_lanes = f" ({each.in_lanes.jobs:,} in {counted(each.in_lanes.lanes, 'lane')})" if each.in_lanes.jobs else ""
+    said = {what: f"{n:,} {what}" for what, n in _totals(each).items() if "_" not in what}
+    totals = ", ".join((said | {"pending": said["pending"] + in_lanes}).values())
     looked = f" that match, of {listing.looked_at:,} looked at" if name is not None else ""
     ops_view.say(f"{len(found):,} listed{looked}; in the queue are {totals}")
 
@@ -109,15 +112,18 @@ def _states(given: list[str] | None, lane: str | None) -> tuple[str, ...]:
         if given and set(given) != {"lane"}:
             raise InvalidInputError("--lane lists the jobs that wait in a lane; leave out --state")
         return ("lane",)
-    return tuple(state for state in STATES if state in given) if given else _USUAL
+    if not given:
+        return _USUAL
+    return tuple(state for state in STATES if state in given or (state == "lane" and "pending" in given))
 
 
 def _totals(each: Overview) -> dict[str, int]:
     seen = each.seen
     return {
         "active": seen.active,
-        "pending": seen.pending,
-        "lane": each.in_lanes.jobs,
+        "pending": each.pending,
+        "pending_flat": seen.pending,
+        "pending_in_lanes": each.in_lanes.jobs,
         "scheduled": seen.scheduled,
         "dead": seen.dead,
     }
