@@ -163,7 +163,11 @@ async def test_a_worker_registers_for_the_queues_that_it_serves(server: Server, 
 
 
 async def test_an_argument_that_cannot_be_sent_keeps_the_worker_from_starting(server: Server, queue: str) -> None:
-    mq = app(server, queue, Every(hours=1, args=(5,)))
+    def digest(whom: Later) -> None: ...  # type: ignore[name-defined]  # noqa: F821  (known once the worker starts)
+
+    mq = EchoMQ(server.url, default_queue=queue)
+    mq.job(name="digest", schedule=Every(hours=1, args=(5,)))(digest)
+    digest.__annotations__["whom"] = str
     with pytest.raises(SerializationError):
         await Worker(mq, burst=True).serve()
     await mq.aclose()

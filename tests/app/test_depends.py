@@ -292,10 +292,8 @@ circle.__defaults__ = (Depends(circle),)
 
 
 def refused(function: Callable[..., object], pattern: str) -> None:
-    mq = EchoMQ("valkey://localhost")
-    job = mq.job(name="work")(function)
     with pytest.raises(JobDefinitionError, match=pattern):
-        _ = job.arguments
+        EchoMQ("valkey://localhost").job(name="work")(function)
 
 
 def test_a_dependency_that_cannot_be_made_is_refused() -> None:

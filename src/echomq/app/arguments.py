@@ -22,6 +22,7 @@ from echomq.app.errors import EnvelopeError, JobDefinitionError, SerializationEr
 from echomq.app.fidelity import lost
 from echomq.app.plain import HOLE, altered, dec_hook, encode_value, is_loose, not_finite, reason
 from echomq.app.text import cut
+from echomq.app.unions import unserved
 
 _EMPTY: Final = inspect.Parameter.empty
 _MANY: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -30,6 +31,10 @@ _EXACT: Final = (str, int, bool)
 """Values of exactly these types pass by an annotation of the same type without being converted."""
 
 _decode: Final = msgspec.json.Decoder().decode
+
+
+class UnresolvedError(JobDefinitionError):
+    """An annotation names what is not known at this moment. Where the job is written that may come yet."""
 
 
 class Parameter:
@@ -72,8 +77,10 @@ class Arguments:
                 self._parameters[name] = Parameter(hints.get(name, _EMPTY))
             except TypeError as error:
                 raise JobDefinitionError(
-                    f"argument {name!r} of job {job!r} has an annotation that JSON cannot serve: {error}"
+                    f"argument {name!r} of job {job!r} has an annotation that JSON cannot serve: {unserved(error)}"
                 ) from None
+            except (NameError, AttributeError) as error:  # in a field of a class that the annotation names
+                raise _unresolved(job, error) from error
             if parameter.kind in _MANY:
                 self._many[name] = parameter.kind is inspect.Parameter.VAR_KEYWORD
         self._plain = all(each.convert is None for each in self._parameters.values())
@@ -231,7 +238,11 @@ def _hints(job: str, function: Callable[..., object]) -> dict[str, Any]:
             include_extras=True,
         )
     except Exception as error:
-        raise JobDefinitionError(
-            f"the annotations of job {job!r} cannot be resolved: {error}; a worker needs them at run time, "
-            "so import their types outside `if TYPE_CHECKING`"
-        ) from error
+        raise _unresolved(job, error) from error
+
+
+def _unresolved(job: str, error: Exception) -> UnresolvedError:
+    return UnresolvedError(
+        f"the annotations of job {job!r} cannot be resolved: {error}; a worker needs them at run time, "
+        "so import their types outside `if TYPE_CHECKING`"
+    )

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from echomq.app.depends import signature_of
-from echomq.app.errors import JobDefinitionError
+from echomq.app.errors import JobDefinitionError, SerializationError
 from echomq.app.naming import job_name
 from echomq.app.recurrence import Recurrence
 from echomq.app.registering import Registered
@@ -126,6 +126,18 @@ def check_arguments(job: str, function: Callable[..., object], schedules: tuple[
                 f"job {job!r} cannot run by schedule={each!r}: {error}; give its arguments defaults, or say them with "
                 f"{type(each).__name__}(..., args=(...), kwargs={{...}})"
             ) from None
+
+
+def check_values(job: JobFunction[..., Any]) -> None:
+    """`JobDefinitionError` for a schedule whose arguments do not fit the annotations of its job."""
+    for each in job.defaults.schedules:
+        try:
+            job.arguments.outgoing(each.args, each.kwargs)
+        except (TypeError, SerializationError) as error:
+            raise JobDefinitionError(
+                f"job {job.name!r} cannot run by schedule={each!r}: {error}; its args and kwargs are those of an "
+                "enqueue(...)"
+            ) from error
 
 
 def owner_of(job: JobFunction[..., Any]) -> str:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypedDict, TypeVar, cast, overload
 
 from echomq.app.control import Instruction
-from echomq.app.declared import Declared, ScheduleWord, check_arguments, declared
+from echomq.app.declared import Declared, ScheduleWord, check_arguments, check_values, declared
 from echomq.app.errors import JobDefinitionError
 from echomq.app.flag import flag
 from echomq.app.follow import NONE as NO_FOLLOWERS
@@ -141,6 +141,8 @@ class JobDecorator:
         job = job_of(self._mq, function, options, name)
         if self._options.process and job.is_coroutine:
             raise JobDefinitionError(f"job {job.name!r} is a coroutine: process=True is for plain functions")
+        if job.settle():
+            check_values(job)
         self._mq.add(job)
         return job
 

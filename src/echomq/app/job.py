@@ -10,7 +10,7 @@ from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from echomq.app import envelope, recurrence
-from echomq.app.arguments import Arguments
+from echomq.app.arguments import Arguments, UnresolvedError
 from echomq.app.bound import Bound
 from echomq.app.definition import JobOptions, name_for
 from echomq.app.envelope import NOTHING
@@ -207,8 +207,18 @@ class JobFunction(BoundJob[P, R]):
 
     @cached_property
     def arguments(self) -> Arguments:
-        """Its signature, read when it is first used: by then every name in its annotations is known."""
+        """Its signature, read where the job is written, or else when it is first used: see `settle`."""
         return Arguments(self.name, self.function)
+
+    def settle(self) -> bool:
+        """Reads its signature, and says whether that could be done: a name in its annotations may be defined later.
+
+        `JobDefinitionError` for what no later definition mends.
+        """
+        try:
+            return bool(self.arguments)
+        except UnresolvedError:
+            return False
 
     @cached_property
     def returns(self) -> Returns:
