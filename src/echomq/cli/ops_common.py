@@ -36,6 +36,7 @@ __all__ = [
     "lane_meant",
     "must_say_yes",
     "opened",
+    "queue_name",
     "told",
     "typed",
 ]
@@ -53,7 +54,20 @@ Fence: TypeAlias = Annotated[
 ]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 New: TypeAlias = Annotated[bool, typer.Option("--new", help="The name need not exist yet.")]
-Queue: TypeAlias = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False)]
+
+
+def queue_name(given: str | list[str] | None) -> str | list[str] | None:
+    """What the command line names as a queue or as several: one that can be none is refused before anything starts."""
+    from echomq.protocol.keys import check_queue
+
+    for name in [given] if isinstance(given, str) else given or ():
+        check_queue(name)
+    return given
+
+
+Queue: TypeAlias = Annotated[
+    str, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False, callback=queue_name)
+]
 
 
 class DeclinedError(EchoMQError):

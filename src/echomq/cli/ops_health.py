@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from echomq.cli.numbers import seconds
-from echomq.cli.ops_common import Fence, Json, Url, WireText, counted, known_queues, opened
+from echomq.cli.ops_common import Fence, Json, Url, WireText, counted, known_queues, opened, queue_name
 
 if TYPE_CHECKING:
     from echomq.app.inspect import Overview
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 def health(
     queues: Annotated[
-        list[str] | None, typer.Argument(metavar="QUEUE", help="Default: all.", show_default=False)
+        list[str] | None, typer.Argument(metavar="QUEUE", help="Default: all.", show_default=False, callback=queue_name)
     ] = None,
     late: Annotated[
         float, typer.Option("--late", metavar="SECONDS", parser=seconds(0), help="How long something may be overdue.")

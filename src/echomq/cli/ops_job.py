@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from echomq.cli.numbers import whole
-from echomq.cli.ops_common import Fence, Json, NotNowError, Url, WireText, choose, counted, known_queue, opened, told
+from echomq.cli.ops_common import (
+    Fence,
+    Json,
+    NotNowError,
+    Url,
+    WireText,
+    choose,
+    counted,
+    known_queue,
+    opened,
+    queue_name,
+    told,
+)
 from echomq.identity.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -22,7 +34,8 @@ def register(app: typer.Typer) -> None:
 def job(
     job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.", show_default=False)],
     queue: Annotated[
-        str | None, typer.Option("--queue", "-q", metavar="QUEUE", help="Its queue. Default: all are asked.")
+        str | None,
+        typer.Option("--queue", "-q", metavar="QUEUE", help="Its queue. Default: all are asked.", callback=queue_name),
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Give a dead job another life.")] = False,
     promote: Annotated[bool, typer.Option("--promote", help="Let a job for later run now.")] = False,

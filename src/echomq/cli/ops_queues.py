@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from echomq.cli.numbers import seconds, whole
-from echomq.cli.ops_common import Fence, Json, Url, WireText, known_queues, opened
+from echomq.cli.ops_common import Fence, Json, Url, WireText, known_queues, opened, queue_name
 from echomq.identity.errors import EchoMQError, InvalidInputError
 
 
@@ -49,7 +49,9 @@ def queues(url: Url = None, fence: Fence = None, wire: WireText = None, json: Js
 
 
 def stats(
-    queue: Annotated[str | None, typer.Argument(metavar="QUEUE", help="One queue.", show_default=False)] = None,
+    queue: Annotated[
+        str | None, typer.Argument(metavar="QUEUE", help="One queue.", show_default=False, callback=queue_name)
+    ] = None,
     watch: Annotated[
         float | None,
         typer.Option(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
-from echomq.cli.ops_common import Fence, Json, Url, WireText, counted, known_queues, opened
+from echomq.cli.ops_common import Fence, Json, Url, WireText, counted, known_queues, opened, queue_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,9 @@ def register(app: typer.Typer) -> None:
 
 
 def workers(
-    queue: Annotated[str | None, typer.Argument(metavar="QUEUE", help="One queue.", show_default=False)] = None,
+    queue: Annotated[
+        str | None, typer.Argument(metavar="QUEUE", help="One queue.", show_default=False, callback=queue_name)
+    ] = None,
     url: Url = None,
     fence: Fence = None,
     wire: WireText = None,
