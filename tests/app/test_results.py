@@ -220,14 +220,14 @@ async def test_a_removed_job_and_an_unknown_one_have_no_result(mq: EchoMQ, queue
 
     job = await returning(mq, int, 1).aenqueue()
     await mq.arun(admin.remove_job(queue, job.id))
-    for gone in (job, mq.handle(mint()), mq.handle(job.id, queue="elsewhere")):
+    for gone in (job, mq.handle(mint()), mq.handle(job.id, queue=f"{queue}-other")):
         with pytest.raises(NoResultError, match=f"{gone.id} .*has left no result: it was removed"):
             await gone.result()
         with pytest.raises(NoResultError):
             await asyncio.to_thread(gone.get)
 
 
-async def test_a_handle_from_an_id_knows_the_type_or_gives_plain_json(mq: EchoMQ, working) -> None:
+async def test_a_handle_from_an_id_knows_the_type_or_gives_plain_json(mq: EchoMQ, queue: str, working) -> None:
     job = returning(mq, Order, ORDER)
     async with working():
         sent = await job.aenqueue()
@@ -238,12 +238,13 @@ async def test_a_handle_from_an_id_knows_the_type_or_gives_plain_json(mq: EchoMQ
             job.handle(wrong)
         with pytest.raises(IdError):
             mq.handle(wrong)
-    assert job.options(queue="other").handle(sent.id).queue == "other"
+    other = f"{queue}-other"
+    assert job.options(queue=other).handle(sent.id).queue == other
 
 
 @pytest.mark.parametrize("wrong", [5, 0.5, "1", timedelta(seconds=-1), True, timedelta.max])
 async def test_a_wrong_span_is_refused_before_anything_is_asked(mq: EchoMQ, wrong: Any) -> None:
-    job = mq.handle(mint())
+    job = returning(mq, int, 1).handle(mint())
     with pytest.raises(InvalidInputError, match="timeout"):
         await job.result(wrong)
     with pytest.raises(InvalidInputError, match="timeout"):
