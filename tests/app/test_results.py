@@ -244,7 +244,8 @@ async def test_a_handle_from_an_id_knows_the_type_or_gives_plain_json(mq: EchoMQ
 
 @pytest.mark.parametrize("wrong", [5, 0.5, "1", timedelta(seconds=-1), True, timedelta.max])
 async def test_a_wrong_span_is_refused_before_anything_is_asked(mq: EchoMQ, wrong: Any) -> None:
-    job = returning(mq, int, 1).handle(mint())
+    one = returning(mq, int, 1)
+    job = one.handle(mint())
     with pytest.raises(InvalidInputError, match="timeout"):
         await job.result(wrong)
     with pytest.raises(InvalidInputError, match="timeout"):
@@ -255,7 +256,7 @@ async def test_a_wrong_span_is_refused_before_anything_is_asked(mq: EchoMQ, wron
         with pytest.raises(InvalidInputError, match="result_ttl"):
             mq.job(result_ttl=wrong)(lambda: None)
         with pytest.raises(InvalidInputError, match="result_ttl"):
-            returning(mq, int, 1).options(result_ttl=wrong)
+            one.options(result_ttl=wrong)
 
 
 async def test_a_result_that_another_client_left_is_read_or_refused(mq: EchoMQ, queue: str) -> None:
