@@ -165,10 +165,12 @@ def test_a_worker_that_is_set_up_wrongly_is_refused(options, why) -> None:
 
 
 def test_an_annotation_that_no_job_can_serve_stops_the_worker_at_its_start(mq: EchoMQ) -> None:
-    @mq.job
     def work(a: datetime | str) -> None: ...
 
-    with pytest.raises(errors.JobDefinitionError, match="annotation"):
+    work.__annotations__["a"] = "Later"  # known only once the job is written
+    mq.job(work)
+    work.__annotations__["a"] = datetime | str
+    with pytest.raises(errors.JobDefinitionError, match="are all text there"):
         burst(mq)
 
 
