@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import subprocess
 import threading
@@ -52,7 +53,7 @@ def _moved(limit: asyncio.Timeout, granted: Callable[[int], None], more_ms: int)
 
 
 class Cell:
-    """One process. Everything is to be called on the loop that it was made on."""
+    """One process, and what is started in it, which ends with it. To be used on the loop that it was made on."""
 
     def __init__(self, address: Address) -> None:
         # Imported when used: what runs in a cell dispatches jobs as a worker does, and a worker dispatches to cells.
@@ -67,6 +68,7 @@ class Cell:
         except OSError as error:
             raise CellUnavailableError(f"no process can be started: {error}") from error
         self._process = process
+        self._reaping = threading.Lock()
         threading.Thread(target=self._wait, args=(process,), name="echomq cell", daemon=True).start()
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -116,9 +118,10 @@ class Cell:
             self.kill()
 
     def kill(self) -> None:
-        """Ends the process here and now."""
-        if not self._died.done():
-            self._process.kill()
+        """Ends the process here and now, with what its jobs have started in its group."""
+        with self._reaping:
+            if self._process.returncode is None:
+                _end_group(self._process.pid)
         if self._reading is not None:
             self._reading.cancel()
         if self._writer is not None:
@@ -169,6 +172,13 @@ class Cell:
             return None
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
+        if hasattr(os, "waitid"):
+            with suppress(ChildProcessError):  # somebody else has waited for it
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+                with self._reaping:
+                    # Until it is waited for, its number is that of its group, and of nothing else.
+                    _end_group(process.pid)
+                    process.wait()
         code = process.wait()
         with suppress(RuntimeError):  # the loop is closed: nobody waits
             self._loop.call_soon_threadsafe(self._ended, code)
@@ -176,6 +186,13 @@ class Cell:
     def _ended(self, code: int) -> None:
         if not self._died.done():
             self._died.set_result(code)
+
+
+def _end_group(pid: int) -> None:
+    """Ends a process that is not waited for yet, and all that is left of the group that it was made to lead."""
+    for kill in (os.killpg, os.kill):  # its job may have put it into another one
+        with suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
 
 
 class Pool:
