@@ -283,6 +283,14 @@ def test_running_it_now_leaves_its_next_run(mq: EchoMQ, queue: str, send: Any, k
     assert mq.schedule("n").run_now().state() is State.PENDING
 
 
+def test_running_it_now_asks_no_overlap(mq: EchoMQ, send: Any) -> None:
+    hourly = send.every(hours=1, name="n", first_in=HOUR, overlap="skip")
+    hourly.register("b")
+    sent = [hourly.run_now() for _ in range(3)]
+    assert len({job.id for job in sent}) == 3
+    assert {job.state() for job in sent} == {State.PENDING}
+
+
 def test_occurrences_have_the_options_of_the_recurrence(mq: EchoMQ, queue: str, raw: RawClient, send: Any) -> None:
     fuller = send.options(
         lane="acme", dedup=Dedup("k", window=HOUR), max_attempts=7, timeout=HOUR, expires=HOUR, meta={"a": 1}
