@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final, NoReturn
 from weakref import WeakKeyDictionary
 
-forks = 0
+forks: int = 0
 """How many forks lie between this process and the one that has imported this module.
 
 Whoever runs jobs notes it when he is made, and has been copied when it is another one.
