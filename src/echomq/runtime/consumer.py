@@ -77,7 +77,8 @@ class Consumer(Intake):
         """Nothing is in hand, the last claim left nothing behind, and no parent waits for a signal of its jobs."""
         # What a claim brought that was not filled is all there was: nobody wakes it for another one.
         busy = self._held or self._turns.lapsing or self._turns.hungry or self._turns.last is None
-        return not busy and not (self._gear and self._gear.legs.owes)
+        legs = self._gear and self._gear.legs
+        return not busy and not (legs and (legs.owes or legs.looks))
 
     @property
     def next_run_ms(self) -> int | None:

@@ -56,6 +56,8 @@ class Legs:
         self.owes = False
         """A signal that this worker has put into the outbox is not delivered yet, or what is to follow a death that it
         has seen is not admitted; `paid` is called when it is."""
+        self.looks = False
+        """A beat's look for what others have left so is not over; `paid` is called when it is, or has failed."""
 
     def signalled(self) -> None:
         """A signal may have gone into the outbox, and a job have died whose death is to be followed."""
@@ -78,6 +80,7 @@ class Legs:
         count, self._beats = self._beats, self._beats + 1
         if count % OUTBOX_BEATS == 0:
             self._due["outbox"] = self.outbox.deliver
+            self.looks = True
         if count % OWING_BEATS == 0:
             self.died()
         if count % RETAIN_BEATS == 0:
@@ -123,14 +126,19 @@ class Legs:
             try:
                 await work(conn)
                 self._streak = 0
-                if self.owes and not self._due.keys() & _OWED:
+                if (self.owes or self.looks) and not self._due.keys() & _OWED:
                     self.owes = False
-                    if self._paid is not None:
-                        self._paid()
+                    self._looked()
             except Exception as error:  # noqa: BLE001  (`say` logs what is unexpected whole; the jobs go on)
                 self._due.setdefault(name, work)
                 self._streak += 1
                 pause_ms = delay_ms(self._curve, self._streak)
                 self._rests_until = asyncio.get_running_loop().time() + pause_ms / 1_000
                 say(self._name, error, self._streak, pause_ms)
+                self._looked()
                 return
+
+    def _looked(self) -> None:
+        self.looks = False
+        if self._paid is not None:
+            self._paid()
