@@ -192,6 +192,16 @@ class FlowRules(Bench):
         self.deliver(entry, asks=True)
         self.take_up(here)
 
+    @rule(pick=picks)
+    def ask_about_a_death(self, pick: int) -> None:
+        """A pump asks whether a death still stands, be it one that has gone from the outbox."""
+        deaths = [entry for queue, entry in self.deaths if queue == self.queue] + self.model.outbox
+        readable = [entry for entry in deaths if entry.startswith(b"\0fail\0") and entry.split(b"\0", 6)[5] != b"zz"]
+        job_id = self.among(set(self.model.rows), pick)
+        entry = readable[pick % len(readable)] if readable else f"\0fail\0q\0{job_id}\0{job_id}\0fp\0e".encode()
+        child = entry.split(b"\0", 6)[4].decode()
+        self.step(flows.withdraw(self.queue, entry, child), lambda: self.model.withdraw(entry, child))
+
     @rule(second=st.booleans(), times=st.integers(1, 3))
     def pump_all(self, second: bool, times: int) -> None:
         """Every signal of a queue arrives, some more than once."""
