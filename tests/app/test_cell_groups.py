@@ -16,6 +16,8 @@ from support.embedded import alive
 from support.program import NOTING, Process, noted
 from support.servers import Server, wait_until
 
+pytestmark = pytest.mark.chaos
+
 TASKS = (
     NOTING
     + """

@@ -15,6 +15,8 @@ from echomq.protocol.replies import State
 from support.program import NOTING, Process, noted
 from support.servers import Server, wait_until
 
+pytestmark = pytest.mark.chaos
+
 TASKS = (
     NOTING
     + """

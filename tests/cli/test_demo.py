@@ -18,6 +18,8 @@ import pytest
 from support.embedded import IDLE, alive, call, folder
 from support.servers import wait_until
 
+pytestmark = pytest.mark.chaos
+
 ECHOMQ = [sys.executable, "-m", "echomq.cli"]
 
 

@@ -28,7 +28,7 @@ from support.runner import Runner
 from support.servers import Server
 
 THOROUGH = int(os.environ.get("ECHOMQ_THOROUGH", "0"))
-EXAMPLES = THOROUGH or 60
+EXAMPLES = THOROUGH or 30
 STEPS = 100 if THOROUGH else 50
 
 

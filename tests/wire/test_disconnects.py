@@ -149,19 +149,19 @@ def test_a_blocking_call_made_while_the_server_is_away_waits_for_it(start_server
 
 async def test_waiting_ends_after_the_timeout_and_names_the_address(start_server: StartServer, queue: str) -> None:
     server = start_server()
-    async with aconnect(server.url, timeout=0.3) as conn:
+    async with aconnect(server.url, timeout=2) as conn:
         server.kill9()
         await until(lambda: "not connected" in repr(conn))
         began = time.monotonic()
         with pytest.raises(DisconnectedError, match=server.socket_path) as refusal:
             await conn.run(count(queue))
         assert not refusal.value.sent
-        assert 0.2 < time.monotonic() - began < 3
+        assert 1.5 < time.monotonic() - began < 20
 
 
 def test_blocking_waiting_ends_after_the_timeout_and_names_the_address(start_server: StartServer, queue: str) -> None:
     server = start_server()
-    with connect(server.url, timeout=0.3) as conn:
+    with connect(server.url, timeout=2) as conn:
         server.kill9()
         with pytest.raises(DisconnectedError, match=server.socket_path) as refusal:
             conn.run(count(queue))
