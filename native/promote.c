@@ -42,7 +42,7 @@ static bool strayed(const struct queue *queue, RedisModuleString *state, RedisMo
     struct text place = emq_text(state);
     if (!emq_same(place, emq_word("active")) && !emq_same(place, emq_word("dead"))) return false;
     RedisModuleString *key = emq_key(queue, "", place, "");
-    bool there = emq_member(queue, key, id);
+    bool there = emq_fits(queue, key, REDISMODULE_KEYTYPE_ZSET) && emq_member(queue, key, id);
     emq_free(queue, key);
     return there;
 }
