@@ -110,7 +110,6 @@ def shown(name: str, count: int, scripts: list[tuple[float, float]], natives: li
 def left(client: Client) -> None:
     """What the commands leave to the script, as they say it."""
     flat, grouped = Minter().mint_many(2)
-    on_schedule = f"emq:{{{QUEUE}}}:schedule"
     claim = jobs.claim_many(QUEUE, 2)
     steps: list[tuple[str, list[tuple[Any, ...]], Call[Any]]] = [
         ("a claim under a rate", [admin.set_rate(QUEUE, 5, period_ms=60_000).words()], claim),
@@ -125,7 +124,7 @@ def left(client: Client) -> None:
         ),
         ("a delay of a job of a lane", [claim.words()], jobs.delay(QUEUE, grouped, 1, at_ms=FAR)),
         ("a completion of a job of a lane", [], jobs.complete_many(QUEUE, [(flat, 1), (grouped, 1)])),
-        ("a promote of a job of a lane", [("ZADD", on_schedule, 1, grouped)], jobs.promote(QUEUE)),
+        ("a promote of a job of a lane", [jobs.delay(QUEUE, grouped, 1, at_ms=1).words()], jobs.promote(QUEUE)),
     ]
     print("left to the script, at the cost of a refusal:")
     for what, before, call in steps:
