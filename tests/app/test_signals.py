@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from echomq import EchoMQ, metrics
 from echomq.protocol.replies import State
-from support.program import NOTING, Process, noted
+from support.program import NOTING, Start, noted, starting
 from support.servers import Server, wait_until
 
 pytestmark = pytest.mark.chaos
@@ -41,26 +41,11 @@ def hook() -> None:
 """
 ASYNCIO = "import sys; sys.modules['uvloop'] = None\n"
 
-Start = Callable[..., Process]
-
 
 @pytest.fixture
 def start(tmp_path: Path, server: Server, queue: str) -> Iterator[Start]:
-    started: list[Process] = []
-
-    def start(*options: str, tasks: str = TASKS) -> Process:
-        started.append(Process(tmp_path, tasks, server, queue, *options))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.signal(signal.SIGTERM)
-        each.signal(signal.SIGINT)
-        try:
-            each.wait()
-        finally:
-            each.close()
-            print(each.log)  # shown when the test has failed
+    with starting(tmp_path, TASKS, server, queue, signal.SIGINT) as start:
+        yield start
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from inspect import signature
 from pathlib import Path
@@ -18,7 +18,7 @@ from echomq.app.worker import WorkerWords
 from echomq.protocol import workers as registry
 from echomq.protocol.replies import Counts, State
 from support.embedded import alive
-from support.program import NOTING, Process, noted
+from support.program import NOTING, Process, Start, noted, starting
 from support.servers import Server, wait_until
 
 TASKS = (
@@ -45,27 +45,11 @@ if (here / "crash").exists():
 """
 )
 
-Start = Callable[..., Process]
-
 
 @pytest.fixture
 def start(tmp_path: Path, server: Server, queue: str) -> Iterator[Start]:
-    started: list[Process] = []
-
-    def start(*options: str, tasks: str = TASKS) -> Process:
-        started.append(Process(tmp_path, tasks, server, queue, *options))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.signal(signal.SIGTERM)
-        each.signal(signal.SIGTERM)
-        try:
-            each.wait()
-        finally:
-            each.close()
-            print(each.log)  # shown when the test has failed
-        assert not any(map(alive, each.workers()))
+    with starting(tmp_path, TASKS, server, queue, signal.SIGTERM) as start:
+        yield start
 
 
 @pytest.fixture

@@ -7,25 +7,17 @@ from typing import Any
 
 import pytest
 
-from echomq.protocol import admin, admission, audit, flows, jobs, lanes, metrics
+from echomq.protocol import admin, audit, flows, jobs, lanes, metrics
 from echomq.protocol.audit import Breach
 from echomq.protocol.errors import QueueNameError
 from echomq.protocol.flows import Node
 from support.invariants import breaches, snapshot
+from support.placing import admitted as enqueue
+from support.placing import found
 from support.runner import Scene
 
 HOUR = 3_600_000
 A, B, C = (lanes.lane_id(name) for name in "abc")
-
-
-def found(scene: Scene, *, mend: bool = False) -> list[Breach]:
-    return list(scene.finish(audit.audit(scene.queue, mend=mend)))
-
-
-def enqueue(scene: Scene, group: str | None = None) -> str:
-    job_id = scene.mint()
-    scene.run(admission.admit(scene.queue, job_id, b"p", group=group))
-    return job_id
 
 
 def busy(scene: Scene) -> None:

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from echomq.protocol import admin, admission, audit, flows, jobs, lanes
+from echomq.protocol import admin, flows, jobs, lanes
 from echomq.protocol.audit import Breach
 from echomq.protocol.flows import Node
+from support.placing import admitted as enqueue
+from support.placing import found
 from support.runner import Scene
 
 A, B = (lanes.lane_id(name) for name in "ab")
 
 pytestmark = pytest.mark.strays("keys of another type on purpose")
-
-
-def found(scene: Scene, *, mend: bool = False) -> list[Breach]:
-    return list(scene.finish(audit.audit(scene.queue, mend=mend)))
-
-
-def enqueue(scene: Scene, group: str | None = None) -> str:
-    job_id = scene.mint()
-    scene.run(admission.admit(scene.queue, job_id, b"p", group=group))
-    return job_id
 
 
 def spoil(scene: Scene, name: str) -> str:

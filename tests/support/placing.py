@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from echomq.protocol import admin, admission, flows, jobs, lanes, repeat, workers
+from echomq.protocol import admin, admission, audit, flows, jobs, lanes, repeat, workers
+from echomq.protocol.audit import Breach
 from echomq.protocol.flows import Node
 from support.runner import Scene
 
 HOUR = 3_600_000
 A = lanes.lane_id("a")
+
+
+def found(scene: Scene, *, mend: bool = False) -> list[Breach]:
+    """What an audit finds."""
+    return list(scene.finish(audit.audit(scene.queue, mend=mend)))
+
+
+def admitted(scene: Scene, group: str | None = None) -> str:
+    job_id = scene.mint()
+    scene.run(admission.admit(scene.queue, job_id, b"p", group=group))
+    return job_id
 
 
 def enqueue(scene: Scene, count: int = 1) -> list[str]:

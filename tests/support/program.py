@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import queue as queues
 import re
+import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import echomq
+from support.embedded import alive
 from support.servers import Server
 
 SOURCE = str(Path(echomq.__file__).parents[1])
@@ -125,3 +129,27 @@ class Process:
         for stream in (self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()
+
+
+Start = Callable[..., Process]
+
+
+@contextmanager
+def starting(folder: Path, tasks: str, server: Server, queue: str, second: signal.Signals) -> Iterator[Start]:
+    """Starts programs, with options and `tasks=` of their own; all are told to end, twice, and leave no worker."""
+    started: list[Process] = []
+
+    def start(*options: str, tasks: str = tasks) -> Process:
+        started.append(Process(folder, tasks, server, queue, *options))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.signal(signal.SIGTERM)
+        each.signal(second)
+        try:
+            each.wait()
+        finally:
+            each.close()
+            print(each.log)  # shown when the test has failed
+        assert not any(map(alive, each.workers()))

@@ -189,11 +189,13 @@ class EchoMQ(Hooked, Tested):
             stacklevel=3 + above,
         )
 
+    def asked(self, queue: str, *, above: int = 0) -> str:
+        """`queue`, the name of one, after `warn_if_undeclared`: for methods that a user calls, or so many `above`."""
+        self.warn_if_undeclared(queue, above=1 + above)
+        return queue
+
     def _asked(self, queue: str | None) -> str:
-        """The queue that a method of the app was told, the default queue unless it was; warns as `lane` does."""
-        named = self.default_queue if queue is None else self.queue_name(queue)
-        self.warn_if_undeclared(named, above=1)
-        return named
+        return self.asked(self.default_queue if queue is None else self.queue_name(queue), above=1)
 
     def connection(self) -> Connector:
         """The app's blocking connector, for the verbs: `mq.connection().run(metrics.counts("mail"))`.

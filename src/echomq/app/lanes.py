@@ -32,55 +32,49 @@ class Lane:
     def __repr__(self) -> str:
         return f"<lane {self.name} of {self.queue}>"
 
-    def _asked(self) -> str:
-        """Its queue, with a warning where no worker of the app serves it."""
-        queue = self.queue
-        self._mq.warn_if_undeclared(queue, above=1)
-        return queue
-
     def pause(self) -> None:
         """Starts no more of its jobs until `resume`; they wait where they are, and those that run go on."""
         self._mq.warn_on_a_loop("pause")
-        self._mq.run(lanes.pause(self._asked(), self.id))
+        self._mq.run(lanes.pause(self._mq.asked(self.queue), self.id))
 
     async def apause(self) -> None:
         """`pause`, awaited."""
-        await self._mq.arun(lanes.pause(self._asked(), self.id))
+        await self._mq.arun(lanes.pause(self._mq.asked(self.queue), self.id))
 
     def resume(self) -> None:
         """Serves it again, with all that waits in it."""
         self._mq.warn_on_a_loop("resume")
-        self._mq.run(lanes.resume(self._asked(), self.id))
+        self._mq.run(lanes.resume(self._mq.asked(self.queue), self.id))
 
     async def aresume(self) -> None:
         """`resume`, awaited."""
-        await self._mq.arun(lanes.resume(self._asked(), self.id))
+        await self._mq.arun(lanes.resume(self._mq.asked(self.queue), self.id))
 
     def limit(self, n: int | None) -> None:
         """At most `n` of its jobs run at once, over all workers; None lifts the limit."""
-        call = lanes.limit(self._asked(), self.id, n)
+        call = lanes.limit(self._mq.asked(self.queue), self.id, n)
         self._mq.warn_on_a_loop("limit")
         self._mq.run(call)
 
     async def alimit(self, n: int | None) -> None:
         """`limit`, awaited."""
-        await self._mq.arun(lanes.limit(self._asked(), self.id, n))
+        await self._mq.arun(lanes.limit(self._mq.asked(self.queue), self.id, n))
 
     def weight(self, w: int) -> None:
         """Its share of a weighted turn, in jobs, 1 or more; see `echomq.lanes.claim_weighted`."""
-        call = lanes.weight(self._asked(), self.id, w)
+        call = lanes.weight(self._mq.asked(self.queue), self.id, w)
         self._mq.warn_on_a_loop("weight")
         self._mq.run(call)
 
     async def aweight(self, w: int) -> None:
         """`weight`, awaited."""
-        await self._mq.arun(lanes.weight(self._asked(), self.id, w))
+        await self._mq.arun(lanes.weight(self._mq.asked(self.queue), self.id, w))
 
     def depth(self) -> int:
         """How many of its jobs wait for their turn."""
         self._mq.warn_on_a_loop("depth")
-        return self._mq.run(lanes.depth(self._asked(), self.id))
+        return self._mq.run(lanes.depth(self._mq.asked(self.queue), self.id))
 
     async def adepth(self) -> int:
         """`depth`, awaited."""
-        return await self._mq.arun(lanes.depth(self._asked(), self.id))
+        return await self._mq.arun(lanes.depth(self._mq.asked(self.queue), self.id))

@@ -46,24 +46,24 @@ class Recurrence(Schedule, Generic[P, R]):
         `ServerError`.
         """
         plan = self._plan(args, kwargs)
-        self._asked()
+        self.mq.asked(self.queue)
         self.mq.warn_on_a_loop("register")
         return self.mq.run(plan)
 
     async def aregister(self, *args: P.args, **kwargs: P.kwargs) -> Registered:
         """`register`, awaited."""
         plan = self._plan(args, kwargs)
-        self._asked()
+        self.mq.asked(self.queue)
         return await self.mq.arun(plan)
 
     def run_now(self) -> Job[R]:
         """See `Schedule.run_now`: with the arguments that it is registered with."""
-        self._asked()
+        self.mq.asked(self.queue)
         return cast("Job[R]", super().run_now())
 
     async def arun_now(self) -> Job[R]:
         """`run_now`, awaited."""
-        self._asked()
+        self.mq.asked(self.queue)
         return cast("Job[R]", await super().arun_now())
 
     def plan(self, args: tuple[object, ...], kwargs: dict[str, object], owner: str = "") -> Plan[Registered]:

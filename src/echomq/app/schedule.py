@@ -85,38 +85,32 @@ class Schedule:
     def __repr__(self) -> str:
         return f"<schedule {self.name} in {self.queue}>"
 
-    def _asked(self) -> str:
-        """Its queue, with a warning where no worker of the app serves it."""
-        queue = self.queue
-        self.mq.warn_if_undeclared(queue, above=1)
-        return queue
-
     def info(self) -> ScheduleInfo | None:
         """How it stands now: next run, last run, lateness; None when there is none of that name."""
         self.mq.warn_on_a_loop("info")
-        return self.mq.run(_info(self._asked(), self.name, self._ahead))
+        return self.mq.run(_info(self.mq.asked(self.queue), self.name, self._ahead))
 
     async def ainfo(self) -> ScheduleInfo | None:
         """`info`, awaited."""
-        return await self.mq.arun(_info(self._asked(), self.name, self._ahead))
+        return await self.mq.arun(_info(self.mq.asked(self.queue), self.name, self._ahead))
 
     def cancel(self) -> bool:
         """Ends it; False when there was none of that name. Occurrences that were admitted stay."""
         self.mq.warn_on_a_loop("cancel")
-        return self.mq.run(cron.cancel(self._asked(), self.name))
+        return self.mq.run(cron.cancel(self.mq.asked(self.queue), self.name))
 
     async def acancel(self) -> bool:
         """`cancel`, awaited."""
-        return await self.mq.arun(cron.cancel(self._asked(), self.name))
+        return await self.mq.arun(cron.cancel(self.mq.asked(self.queue), self.name))
 
     def pause(self) -> bool:
         """No occurrence until `resume`, whoever registers it again; False when there is none of that name."""
         self.mq.warn_on_a_loop("pause")
-        return self.mq.run(pause(self._asked(), self.name, self._ahead))
+        return self.mq.run(pause(self.mq.asked(self.queue), self.name, self._ahead))
 
     async def apause(self) -> bool:
         """`pause`, awaited."""
-        return await self.mq.arun(pause(self._asked(), self.name, self._ahead))
+        return await self.mq.arun(pause(self.mq.asked(self.queue), self.name, self._ahead))
 
     def resume(self) -> bool:
         """Goes on at the first slot after now; False when there is none of that name.
@@ -124,11 +118,11 @@ class Schedule:
         What passed while it was paused is not caught up with. Where it is not paused nothing changes.
         """
         self.mq.warn_on_a_loop("resume")
-        return self.mq.run(resume(self._asked(), self.name, self._ahead))
+        return self.mq.run(resume(self.mq.asked(self.queue), self.name, self._ahead))
 
     async def aresume(self) -> bool:
         """`resume`, awaited."""
-        return await self.mq.arun(resume(self._asked(), self.name, self._ahead))
+        return await self.mq.arun(resume(self.mq.asked(self.queue), self.name, self._ahead))
 
     def run_now(self) -> Job[object]:
         """Admits an occurrence at once, also while it is paused; its next run stays, and it does not count as a run.
@@ -138,12 +132,12 @@ class Schedule:
         job (`duplicate`). `InvalidInputError` when there is none of that name.
         """
         self.mq.warn_on_a_loop("run_now")
-        job_id, job, held = self.mq.run(_run(self._asked(), self.name, self._ahead))
+        job_id, job, held = self.mq.run(_run(self.mq.asked(self.queue), self.name, self._ahead))
         return Job(job_id, job, self.queue, held, self.mq)
 
     async def arun_now(self) -> Job[object]:
         """`run_now`, awaited."""
-        job_id, job, held = await self.mq.arun(_run(self._asked(), self.name, self._ahead))
+        job_id, job, held = await self.mq.arun(_run(self.mq.asked(self.queue), self.name, self._ahead))
         return Job(job_id, job, self.queue, held, self.mq)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,12 +44,10 @@ def demo(
     from echomq.cli.demo_listing import BUILT, default_folder, list_files, shown
     from echomq.cli.demo_run import run_demo
     from echomq.cli.demo_view import view_for
+    from echomq.cli.ops_view import prepare
     from echomq.wire.embedded import find_home
 
-    # A name that this terminal's encoding does not have must not end the demo.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    prepare()
     home = find_home()
     own = [str(home.resolve())]
     try:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from echomq.wire import Source
-from echomq.wire.sockets import tune
+from echomq.wire.options import TIMEOUT_S
+from echomq.wire.sockets import reach
 from echomq.wire.source import resolve
 from echomq.wire.url import Target
 
@@ -59,18 +60,8 @@ class Relay:
                 if self._ended.is_set():
                     return
             client, _ = door.accept()
-            with client, self._upstream(target) as server:
+            with client, reach(target, self._tls, TIMEOUT_S) as server:
                 self._carry(client, server)
-
-    def _upstream(self, target: Target) -> socket.socket:
-        if target.path is not None:
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            sock.connect(target.path)
-            return sock
-        sock = socket.create_connection((target.host, target.port))
-        tune(sock)
-        context = self._tls or (target.tls.context() if target.tls is not None else None)
-        return sock if context is None else context.wrap_socket(sock, server_hostname=target.host)
 
     def _carry(self, client: socket.socket, server: socket.socket) -> None:
         answered = True

@@ -17,7 +17,7 @@ from echomq.wire.handshake import Batch, Handshake, Outcome, RefusedError
 from echomq.wire.options import Options
 from echomq.wire.pipe import Entry, Pipe, outcome
 from echomq.wire.resp import pack
-from echomq.wire.sockets import tune
+from echomq.wire.sockets import reach
 from echomq.wire.url import Target
 
 _CHUNK: Final = 1 << 16
@@ -56,7 +56,7 @@ class SyncLink:
         self._deadline = time.monotonic() + options.timeout
         address = target.address
         try:
-            self._sock = self._open(options)
+            self._sock = reach(target, options.tls, max(0.001, self._deadline - time.monotonic()))
         except ssl.SSLCertVerificationError as error:
             raise RefusedError(f"{address} is not trusted: {error.verify_message}") from error
         except TimeoutError as error:
@@ -79,27 +79,6 @@ class SyncLink:
             raise ConnectError(f"cannot connect to {address}: {error.strerror or error}") from error
         except BaseException:
             self.close()
-            raise
-
-    def _open(self, options: Options) -> socket.socket:
-        target = self.target
-        left = max(0.001, self._deadline - time.monotonic())
-        if target.path is not None:
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                sock.settimeout(left)
-                sock.connect(target.path)
-            except BaseException:
-                sock.close()
-                raise
-            return sock
-        sock = socket.create_connection((target.host, target.port), timeout=left)
-        try:
-            tune(sock)
-            context = options.tls or (target.tls.context() if target.tls is not None else None)
-            return sock if context is None else context.wrap_socket(sock, server_hostname=target.host)
-        except BaseException:
-            sock.close()
             raise
 
     def _greet(self, steps: Handshake) -> None:
