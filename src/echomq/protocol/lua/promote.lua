@@ -11,6 +11,7 @@ if wrong then return wrong end
 -- @include now
 -- @include natural
 -- @include place
+-- @include strayed
 -- @include sound
 -- @include wake
 local left = natural(ARGV[2])

@@ -5,6 +5,7 @@
 -- @include now
 -- @include natural
 -- @include place
+-- @include strayed
 -- @include bury
 local jobs, hands = {}, {}
 local taken, touched, barred = 0, false, nil

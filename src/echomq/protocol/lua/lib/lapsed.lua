@@ -14,15 +14,11 @@ local function lapsed(limit, each)
       local row = fields(id, 'state', 'group', 'stalled')
       local group = row and row[2]
       if group and broken[group] == nil then broken[group] = not pcall(sound_lane, group) end
-      if group and broken[group] then
+      if (group and broken[group]) or (row and each(id, group, row[3]) == false) then
         passed = passed + 1
       else
-        if row and each(id, group, row[3]) == false then
-          passed = passed + 1
-        else
-          left = left - 1
-          if not row then redis.call('ZREM', base .. 'active', id) end
-        end
+        left = left - 1
+        if not row then redis.call('ZREM', base .. 'active', id) end
       end
     end
   end

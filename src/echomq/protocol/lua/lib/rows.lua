@@ -17,12 +17,3 @@ local function fields(id, ...)
   if redis.call('EXISTS', row) == 0 then return nil end
   return values
 end
--- strayed(id, state, from): whether the id lies in `from` beside the place that its row's state names and that has it as
--- well. Another client has left it there; whatever meets it drops it (protocol §12.1).
-local places = { active = 'active', scheduled = 'schedule', dead = 'dead' }
-local function strayed(id, state, from)
-  local place = places[state]
-  if not place or place == from then return false end
-  local score = redis.pcall('ZSCORE', base .. place, id)
-  return score and type(score) ~= 'table'
-end
