@@ -94,9 +94,9 @@ async def test_what_is_in_hand_for_a_moment_is_marked_in_one_call_and_what_ends_
 
     async def look(after_s: float) -> int:
         """How many calls a look makes."""
-        before = desk.calls().get("evalsha", 0)
+        before = desk.transitions()
         await asyncio.to_thread(keeper.beat, began + after_s)
-        return desk.calls().get("evalsha", 0) - before
+        return desk.transitions() - before
 
     def take(job: Claimed, after_s: float) -> Held:
         held.add(one := Held(job, began + after_s))

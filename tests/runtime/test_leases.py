@@ -144,9 +144,9 @@ async def test_one_keeper_serves_many_queues_with_one_call_each(desk: Desk, serv
             assert keepers() == before + 1
             # Both have said that they live, which is a call too.
             await until(lambda: desk.size("workers") == other.size("workers") == 1)
-            first, spent = ends(), desk.calls()["evalsha"]
+            first, spent = ends(), desk.transitions()
             await asyncio.to_thread(keeper.beat)
-            assert desk.calls()["evalsha"] - spent == 2
+            assert desk.transitions() - spent == 2
             assert all(later > sooner for sooner, later in zip(first, ends(), strict=True))
             go.set()
     await keeper.stop()

@@ -153,9 +153,9 @@ async def test_an_idle_pool_costs_no_more_for_each_consumer(desk: Desk) -> None:
             metronome = consumers[0]._metronome
             assert metronome is not None
             await metronome.beats.reach(1)
-            before = desk.calls()["evalsha"]
+            before = desk.transitions()
             await metronome.beat()
-            return desk.calls()["evalsha"] - before
+            return desk.transitions() - before
 
     assert await cost(1) == await cost(10)
 

@@ -13,6 +13,8 @@ from echomq.protocol.replies import Claimed
 from echomq.runtime import Consumer, Dial
 from support.servers import Server
 
+_TRANSITIONS = frozenset({"evalsha", "evalsha_ro"})
+
 
 async def until(condition: Callable[[], object], what: str = "condition", seconds: float = 40.0) -> None:
     """Let the loop run until `condition()` is true; `TimeoutError` after `seconds`."""
@@ -102,6 +104,10 @@ class Desk:
                 name, stats = line[8:].split(":", 1)
                 out[name] = int(stats.split("calls=")[1].split(",")[0])
         return out
+
+    def transitions(self) -> int:
+        """How many transitions have run, as scripts (wire 4) and as native commands (wire 6)."""
+        return sum(n for name, n in self.calls().items() if name in _TRANSITIONS or name.startswith("echomq."))
 
     def kill_clients(self, named: str) -> int:
         """Cuts the connections whose name ends so; gives how many."""
