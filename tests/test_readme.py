@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,11 @@ def test_a_handler_that_bears_a_second_run_bears_it() -> None:
         assert db.execute("SELECT cents FROM account").fetchone() == (250,)
 
 
+@cache
+def help_of(command: str) -> str:
+    return run(*ECHOMQ, command, "--help", cwd=ROOT).stdout
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_that_is_named_exists(page: Path) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -104,13 +110,13 @@ def test_every_command_that_is_named_exists(page: Path) -> None:
         if program == "make":
             assert {re.sub(r"=.*", "=", word) for word in words} <= known, line
         elif program == "echomq":
-            helped = run(*ECHOMQ, words[0], "--help", cwd=ROOT).stdout
+            helped = help_of(words[0])
             for option in (word for word in words[1:] if word.startswith("--")):
                 assert option in helped, line
 
 
 def test_every_option_of_the_worker_is_explained() -> None:
-    options = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", run(*ECHOMQ, "worker", "--help", cwd=ROOT).stdout)) - {"--help"}
+    options = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", help_of("worker"))) - {"--help"}
     assert "--log-payloads" in options
     rows = re.findall(r"^\| (`--.*?) \|", (ROOT / "docs" / "worker.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert options - set(re.findall(r"--[a-z-]+", " ".join(rows))) == set()
