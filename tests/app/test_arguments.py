@@ -291,6 +291,7 @@ def test_any_bytes_are_an_envelope_or_a_reason(payload) -> None:
         (b'{"v":1,"job":"a","max_attempts":0}', r"at `\$\.max_attempts`"),
         (b'{"v":1,"job":"a","timeout_ms":-1}', r"at `\$\.timeout_ms`"),
         (b'{"v":1,"job":"a","codec":"zip","body":5}', r"at `\$\.body`"),
+        (b'{"v":1,"job":"a","args":[],"body":"W10="}', "a body, and no codec that says what reads it"),
         (b'{"v":1,"job":"a"', "not an envelope"),
         (b"\xff\xfe", "not an envelope"),
         pytest.param(b'{"v":1,"job":"a","args":' + b"[" * 100_000, "nested too deeply", id="deep"),

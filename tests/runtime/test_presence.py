@@ -73,6 +73,17 @@ async def test_consumers_of_one_worker_share_a_name(desk: Desk) -> None:
     assert identity(("q",)).name != identity(("q",)).name
 
 
+async def test_a_pool_says_the_longest_lease_of_its_consumers(desk: Desk) -> None:
+    def leases() -> list[object]:
+        return [info["lease_ms"] for info in known(desk).values()]
+
+    async with Metronome(desk.dial, desk.queue, beat_ms=20) as pool, desk.consuming(metronome=pool, lease_ms=5_000):
+        await until(lambda: leases() == [5_000])
+        async with desk.consuming(metronome=pool, lease_ms=90_000):
+            await until(lambda: leases() == [90_000])
+        await until(lambda: leases() == [5_000])
+
+
 @pytest.mark.parametrize("pooled", [False, True])
 async def test_it_registers_again_at_its_next_beat_when_its_queue_is_obliterated(desk: Desk, pooled: bool) -> None:
     async with AsyncExitStack() as stack:

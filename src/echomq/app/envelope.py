@@ -113,6 +113,8 @@ def decode(payload: bytes) -> Envelope:
         raise EnvelopeError(
             f"payload is an envelope of version {cut(str(envelope.v), 20)}; this worker reads version {VERSION}"
         )
+    if envelope.body is not None and envelope.codec is None:
+        raise EnvelopeError("payload is not an envelope: a body, and no codec that says what reads it")
     if (envelope.max_attempts or 0) > MAX_MS or (envelope.timeout_ms or 0) > MAX_SPAN_MS:
         return _bounded(envelope)
     return envelope

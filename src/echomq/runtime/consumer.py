@@ -138,7 +138,9 @@ class Consumer(Intake):
             conn = self._connector = await self._dial.aconnect(self.name, lease_node=True)
             ear: Ear | Seat
             if self._metronome is not None:
-                ear = self._seat = Seat(self._metronome, self._heard, self._told, self._held, self._concurrency)
+                ear = self._seat = Seat(
+                    self._metronome, self._heard, self._told, self._held, self._concurrency, self._lease_ms
+                )
             else:
                 ear = Ear(self._dial, self._queue, self._heard, beat_ms=self._beat_ms, told=self._told)
             try:
@@ -154,7 +156,7 @@ class Consumer(Intake):
                 on_lost=self._on_lost,
                 on_cancel=self._to_end,
             )
-            presence = Presence(self._queue, self._who, self._held, lambda: self._concurrency, self._lease_ms)
+            presence = Presence(self._queue, self._who, self._held, lambda: self._concurrency, lambda: self._lease_ms)
             legs = Legs(self._queue, presence, beat_ms=self._beat_ms, paid=self._nudge.set, follower=self._follower)
             runner = Runner(self._handler, queue=self._queue, threads=self._concurrency, ended=self._ended)
             runner.late, runner.freed = self._late, self._freed

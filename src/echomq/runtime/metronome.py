@@ -15,6 +15,7 @@ from typing import Final
 from echomq.identity.errors import EchoMQError
 from echomq.protocol.call import Call, Reply
 from echomq.protocol.checks import integer
+from echomq.protocol.jobs import LEASE_MS
 from echomq.protocol.keys import check_queue, keys
 from echomq.protocol.replies import Claims, as_int, as_list
 from echomq.runtime.dial import Dial
@@ -90,7 +91,7 @@ class Metronome(Loop):
         self._beat_at = 0.0
         self._nudge = asyncio.Event()
         self._who = who or identity((queue,))
-        presence = Presence(queue, self._who, _InHand(self._seats), self._slots)
+        presence = Presence(queue, self._who, _InHand(self._seats), self._slots, self._longest_ms)
         self._legs = Legs(queue, presence, beat_ms=beat_ms)
         self._ear: Ear | None = None
         self.keeper = LeaseKeeper(dial)
@@ -177,6 +178,10 @@ class Metronome(Loop):
     def _slots(self) -> int:
         """How many jobs the pool runs at once."""
         return sum(seat.concurrency for seat in self._seats)
+
+    def _longest_ms(self) -> int:
+        """The longest lease of its consumers: for so long a silence may mean nothing."""
+        return max((seat.lease_ms for seat in self._seats), default=LEASE_MS)
 
     def leave(self, seat: Seat) -> None:
         """One less; what it was woken for goes to another."""

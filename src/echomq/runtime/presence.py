@@ -55,7 +55,7 @@ class Presence:
         who: Identity,
         held: Collection[Held],
         concurrency: Callable[[], int],
-        lease_ms: int = LEASE_MS,
+        lease_ms: Callable[[], int] = lambda: LEASE_MS,
     ) -> None:
         self._queue = queue
         self._who = who
@@ -73,7 +73,7 @@ class Presence:
             "in_hand": len(self._held),
             "ids": sorted(held.job.id for held in self._held)[:_IDS],
             "concurrency": self._concurrency(),
-            "lease_ms": self._lease_ms,
+            "lease_ms": self._lease_ms(),
             "version": __version__,
             "started_ms": who.started_ms,
         }

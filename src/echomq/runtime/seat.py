@@ -34,6 +34,7 @@ class Seat:
         told: Callable[[bytes], None],
         held: Collection[Held],
         concurrency: int,
+        lease_ms: int,
     ) -> None:
         self._pool = pool
         self.heard = heard
@@ -41,6 +42,8 @@ class Seat:
         self.held = held
         self.concurrency = concurrency
         """How many jobs it runs at once."""
+        self.lease_ms = lease_ms
+        """The lease of what it claims."""
         self.in_vain = False
         """It was woken last, and found nothing."""
 
