@@ -17,6 +17,7 @@ from echomq import (
     Discard,
     EchoMQ,
     Failure,
+    JobCancelled,
     JobContext,
     JobFailed,
     Retry,
@@ -161,10 +162,12 @@ def test_instructions_are_followed(mq: EchoMQ) -> None:
         with pytest.raises(ResultTimeoutError, match="it is scheduled"):
             napping.get(timedelta(0))
         assert mq.drain_blocking().scheduled == 1
-        assert (napping.cancel(), napping.state(), napping.cancel()) == (
+        assert (napping.cancel("not wanted"), napping.state(), napping.cancel()) == (
             *(Cancellation.DEAD, State.DEAD),
             Cancellation.GONE,
         )
+        with pytest.raises(JobCancelled, match="was cancelled: cancelled: not wanted"):
+            napping.get()
         with pytest.raises(JobFailed, match="discarded: no"):
             says.enqueue("no").get()
     with mq.eager(raise_errors=True), pytest.raises(Discard):

@@ -152,7 +152,7 @@ class Eager(Trial):
             case "cancel job":
                 if job is None or job.ending is not _SNOOZED:
                     return Cancellation.GONE
-                job.ending = Ending(State.DEAD, error="cancelled", failures=job.failures)
+                job.ending = Ending(State.DEAD, error=_text(call.args[1]), failures=job.failures)
                 return Cancellation.DEAD
             case _:
                 raise _no_server(f"the verb {call.verb!r}")
