@@ -57,9 +57,9 @@ class TimedJob(Generic[P, R]):
         `queue`: another queue than the job's own. `lane`: any text; each lane of a queue gets its share of the
         workers. `dedup`: a key, or a `Dedup`; while a living job of the queue holds it, there is no second one.
         `max_attempts`: in the place of the job's own. `expires`: a timedelta; the job does not start later than this
-        after the instant that it is sent for. `timeout`: a timedelta; how long one run of a coroutine may take.
-        `result_ttl`: a timedelta; how long its result is kept, zero for not at all. `meta`: a mapping that travels with
-        it. Called again, it adds to them, and the last word counts.
+        after the instant that it is sent for. `timeout`: a timedelta; how long one run may take. `result_ttl`: a
+        timedelta; how long its result is kept, zero for not at all. `meta`: a mapping that travels with it. Called
+        again, it adds to them, and the last word counts.
         """
         return TimedJob(self._job, self._chosen(options))
 

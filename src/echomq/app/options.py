@@ -62,7 +62,7 @@ class OptionWords(TypedDict, total=False):
     expires: timedelta | None
     """The job does not start later than this after the instant that it is sent for."""
     timeout: timedelta | None
-    """How long one run of a coroutine may take."""
+    """How long one run may take."""
     result_ttl: timedelta | None
     """How long its result is kept; zero: not at all."""
     meta: Mapping[str, object] | None
