@@ -18,7 +18,7 @@ from echomq.protocol.checks import (
 )
 from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.keys import keys
-from echomq.protocol.replies import as_bytes, as_int, as_list, as_text
+from echomq.protocol.replies import as_bytes, as_done, as_flag, as_int, as_list, as_text
 from echomq.protocol.scripts import script
 from echomq.protocol.walks import drained, scan
 
@@ -75,19 +75,11 @@ class Cancellation(Enum):
     GONE = "gone"
 
 
-def _done(reply: Reply) -> None:
-    as_int(reply)
-
-
-def _there(reply: Reply) -> bool:
-    return as_int(reply) == 1
-
-
 def _set(queue: str, verb: str, **fields: int | None) -> Call[None]:
     args: list[Arg] = []
     for field, value in fields.items():
         args += (field, "" if value is None else value)
-    return Call(verb, (keys(queue).meta,), tuple(args), _done, _SETTINGS, subject=queue)
+    return Call(verb, (keys(queue).meta,), tuple(args), as_done, _SETTINGS, subject=queue)
 
 
 def pause_queue(queue: str) -> Call[None]:
@@ -97,12 +89,12 @@ def pause_queue(queue: str) -> Call[None]:
 
 def resume_queue(queue: str) -> Call[None]:
     """Serves claims again."""
-    return Call("resume queue", (keys(queue).meta,), (), _done, _RESUME, subject=queue)
+    return Call("resume queue", (keys(queue).meta,), (), as_done, _RESUME, subject=queue)
 
 
 def is_paused(queue: str) -> Call[bool]:
     """Whether the queue is paused (any value counts)."""
-    return Call("is paused", (keys(queue).meta,), ("paused",), _there, command="HEXISTS", subject=queue)
+    return Call("is paused", (keys(queue).meta,), ("paused",), as_flag, command="HEXISTS", subject=queue)
 
 
 def set_ceiling(queue: str, n: int | None) -> Call[None]:
@@ -198,7 +190,7 @@ def obliterate(queue: str, *, force: bool = False, budget: int = 1_000, unreacha
 def update_data(queue: str, job_id: str, payload: bytes | str) -> Call[bool]:
     """Another payload for a job that has a row; False when it has none."""
     names = (keys(queue).job(check_job(job_id)),)
-    return Call("update payload", names, (payload_of(payload),), _there, _UPDATE_DATA, subject=job_id)
+    return Call("update payload", names, (payload_of(payload),), as_flag, _UPDATE_DATA, subject=job_id)
 
 
 def _text(what: str, value: str) -> bytes:
@@ -211,7 +203,7 @@ def update_progress(queue: str, job_id: str, value: str) -> Call[bool]:
     """A job's progress, kept in its row and published; False when it has no row."""
     k = keys(queue)
     args = (_text("progress", value), job_id, k.base)
-    return Call("progress", (k.job(check_job(job_id)),), args, _there, _UPDATE_PROGRESS, subject=job_id)
+    return Call("progress", (k.job(check_job(job_id)),), args, as_flag, _UPDATE_PROGRESS, subject=job_id)
 
 
 def add_log(queue: str, job_id: str, line: str, *, keep: int | None = None) -> Call[int | None]:
@@ -246,20 +238,20 @@ def remove_job(queue: str, job_id: str, *, dedup: str = "") -> Call[bool]:
     key = "" if dedup == "" else name_of("deduplication key", dedup)
     names = (k.job(check_job(job_id)), k.pending, k.active, k.schedule, k.dead, f"{k.base}de:{key}")
     args = (job_id, key)
-    return Call("remove job", names, args, _there, _REMOVE, subject=job_id)
+    return Call("remove job", names, args, as_flag, _REMOVE, subject=job_id)
 
 
 def reprocess_job(queue: str, job_id: str) -> Call[bool]:
     """Gives a dead job another life, failures and lapses at 0; False without a row, `StateError` unless dead."""
     k = keys(queue)
     names = (k.job(check_job(job_id)), k.dead, k.pending)
-    return Call("reprocess job", names, (job_id,), _there, _REPROCESS, subject=job_id)
+    return Call("reprocess job", names, (job_id,), as_flag, _REPROCESS, subject=job_id)
 
 
 def gate(queue: str) -> Call[None]:
     """`RateError` when a claim would find the queue at its ceiling."""
     k = keys(queue)
-    return Call("gate", (k.meta, k.active), (), _done, _GATE, subject=queue)
+    return Call("gate", (k.meta, k.active), (), as_done, _GATE, subject=queue)
 
 
 def rate_ttl(queue: str, *, n: int = 0) -> Call[int]:

@@ -15,7 +15,7 @@ from echomq.protocol.checks import any_name, check_job, integer, milliseconds, n
 from echomq.protocol.keys import keys
 from echomq.protocol.recurring import MAX_CATCH_UP, Definition, Entry, History, Kind, Standing, entry_of
 from echomq.protocol.repeat import Due, Firing, dues_of
-from echomq.protocol.replies import as_bytes, as_int, as_list, as_text, as_texts
+from echomq.protocol.replies import as_bytes, as_flag, as_int, as_list, as_text, as_texts
 from echomq.protocol.scripts import script
 
 __all__ = [
@@ -148,16 +148,12 @@ def put(
     args: list[Arg] = [name, *stamps, kind.value, score]
     for key, value in fields.items():
         args += (key, value)
-    return Call("put", _names(queue, name), tuple(args), _true, _PUT, subject=name)
-
-
-def _true(reply: Reply) -> bool:
-    return as_int(reply) == 1
+    return Call("put", _names(queue, name), tuple(args), as_flag, _PUT, subject=name)
 
 
 def cancel(queue: str, name: str) -> Call[bool]:
     """Ends the recurrence of that name in both registries; False when there was none. Its occurrences stay."""
-    return Call("cancel", _names(queue, name), (name,), _true, _CANCEL, subject=name)
+    return Call("cancel", _names(queue, name), (name,), as_flag, _CANCEL, subject=name)
 
 
 class Paused(Enum):
@@ -245,4 +241,4 @@ def _fired(reply: Reply) -> CronFired:
 
 def park(queue: str, entry: Entry) -> Call[bool]:
     """Takes a recurrence off the timetable whose record cannot be read; the record stays. False when it has changed."""
-    return Call("park", _names(queue, entry.name), (entry.name, entry.stamp), _true, _PARK, subject=entry.name)
+    return Call("park", _names(queue, entry.name), (entry.name, entry.stamp), as_flag, _PARK, subject=entry.name)

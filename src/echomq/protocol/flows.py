@@ -14,8 +14,9 @@ from enum import Enum
 from echomq.protocol.call import Arg, Call, Plan, Reply
 from echomq.protocol.checks import check_job, integer, payload_of
 from echomq.protocol.errors import InvalidInputError, StateError, from_reply
+from echomq.protocol.jobs import admissions
 from echomq.protocol.keys import check_queue, keys
-from echomq.protocol.replies import Admission, as_bytes, as_int, as_list, as_text, as_texts
+from echomq.protocol.replies import Admission, as_blobs, as_bytes, as_flag, as_int, as_list, as_text, as_texts
 from echomq.protocol.scripts import script
 
 __all__ = [
@@ -122,10 +123,6 @@ def _again(root: Node, node: Node, parent: Node | None, levels: Sequence[Sequenc
     return InvalidInputError(f"flow {root.id} names {node.id} twice: every node is a job of its own, with its own id")
 
 
-def _admissions(reply: Reply) -> tuple[Admission, ...]:
-    return tuple(Admission.ADMITTED if as_int(item) else Admission.DUPLICATE for item in as_list(reply))
-
-
 def _step(queue: str, nodes: Sequence[_Placed]) -> Call[tuple[Admission, ...]]:
     args: list[Arg] = []
     for node, parent in nodes:
@@ -133,11 +130,11 @@ def _step(queue: str, nodes: Sequence[_Placed]) -> Call[tuple[Admission, ...]]:
         if parent:
             link = node.on_death.value + (parent.queue if parent.queue != queue else "")
         args += (node.id, payload_of(node.payload), parent.id if parent else "", link, len(node.children))
-    return Call("flow add", (keys(queue).pending,), tuple(args), _admissions, _ADD, subject=nodes[0][0].id)
+    return Call("flow add", (keys(queue).pending,), tuple(args), admissions, _ADD, subject=nodes[0][0].id)
 
 
 def _flags(reply: Reply) -> tuple[bool, ...]:
-    return tuple(as_int(item) == 1 for item in as_list(reply))
+    return tuple(as_flag(item) for item in as_list(reply))
 
 
 def _there(queue: str, nodes: Sequence[tuple[Node, Node]]) -> Call[tuple[bool, ...]]:
@@ -342,14 +339,10 @@ def outstanding(queue: str, job_id: str) -> Call[int]:
     return Call("flow outstanding", (name,), (), decode, command="GET", subject=job_id)
 
 
-def _entries(reply: Reply) -> tuple[bytes, ...]:
-    return tuple(as_bytes(entry) for entry in as_list(reply))
-
-
 def outbox(queue: str, *, limit: int = 100) -> Call[tuple[bytes, ...]]:
     """The oldest signals that wait to be delivered to parents in other queues, as stored."""
     args = (0, integer("limit", limit, least=1) - 1)
-    return Call("flow outbox", (keys(queue).outbox,), args, _entries, command="LRANGE", subject=queue)
+    return Call("flow outbox", (keys(queue).outbox,), args, as_blobs, command="LRANGE", subject=queue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,4 +435,4 @@ def reject(queue: str, entry: bytes) -> Call[int]:
 def rejected(queue: str, *, limit: int = 100) -> Call[tuple[bytes, ...]]:
     """The newest malformed entries that were set aside, as they came."""
     args = (0, integer("limit", limit, least=1) - 1)
-    return Call("flow rejected", (keys(queue).rejected,), args, _entries, command="LRANGE", subject=queue)
+    return Call("flow rejected", (keys(queue).rejected,), args, as_blobs, command="LRANGE", subject=queue)

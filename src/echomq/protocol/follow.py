@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from echomq.protocol.call import Arg, Call, Reply
+from echomq.protocol.call import Arg, Call
 from echomq.protocol.checks import check_job, integer, payload_of
 from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.keys import keys
-from echomq.protocol.replies import as_bytes, as_int, as_list
+from echomq.protocol.replies import as_blobs, as_flag
 from echomq.protocol.scripts import script
 
 __all__ = ["Follow", "Owed", "owed", "pay", "words"]
@@ -75,14 +75,10 @@ class Owed:
             raise InvalidInputError(f"a note of what is owed cannot be read: {entry[:200]!r}: {error}") from error
 
 
-def _entries(reply: Reply) -> tuple[bytes, ...]:
-    return tuple(as_bytes(each) for each in as_list(reply))
-
-
 def owed(queue: str, *, limit: int = 100) -> Call[tuple[bytes, ...]]:
     """The oldest notes of deaths that are to be followed; `Owed.of` reads one."""
     args = (0, integer("limit", limit, least=1) - 1)
-    return Call("owed", (keys(queue).owed,), args, _entries, command="LRANGE", subject=queue)
+    return Call("owed", (keys(queue).owed,), args, as_blobs, command="LRANGE", subject=queue)
 
 
 def pay(queue: str, entry: bytes, follow: Follow | None) -> Call[bool]:
@@ -93,8 +89,4 @@ def pay(queue: str, entry: bytes, follow: Follow | None) -> Call[bool]:
     if not isinstance(entry, bytes):
         raise InvalidInputError(f"a note must be bytes, not {type(entry).__name__}: {entry!r:.200}")
     k = keys(queue)
-    return Call("pay", (k.owed, k.pending), (entry, *words(follow)), _paid, _PAY, subject=queue)
-
-
-def _paid(reply: Reply) -> bool:
-    return as_int(reply) == 1
+    return Call("pay", (k.owed, k.pending), (entry, *words(follow)), as_flag, _PAY, subject=queue)

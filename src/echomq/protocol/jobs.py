@@ -26,6 +26,7 @@ from echomq.protocol.replies import (
     Rescheduling,
     Retried,
     Sweep,
+    as_done,
     as_int,
     as_list,
     as_text,
@@ -103,7 +104,8 @@ def enqueue(queue: str, job_id: str, payload: bytes | str) -> Call[Admission]:
     )
 
 
-def _admissions(reply: Reply) -> tuple[Admission, ...]:
+def admissions(reply: Reply) -> tuple[Admission, ...]:
+    """Decodes an array of them."""
     return tuple(admitted(item) for item in as_list(reply))
 
 
@@ -114,7 +116,7 @@ def enqueue_many(queue: str, jobs: Iterable[tuple[str, bytes | str]]) -> Call[tu
         args += (check_job(job_id), payload_of(payload))
     if not args:
         raise InvalidInputError("enqueue_many needs at least one job")
-    return Call("enqueue_many", (keys(queue).pending,), tuple(args), _admissions, _ENQUEUE_MANY, subject=queue)
+    return Call("enqueue_many", (keys(queue).pending,), tuple(args), admissions, _ENQUEUE_MANY, subject=queue)
 
 
 def _schedule(queue: str, job_id: str, payload: bytes | str, mode: str, value: int) -> Call[Admission]:
@@ -324,10 +326,6 @@ def retry(
     )
 
 
-def _nothing(reply: Reply) -> None:
-    as_int(reply)
-
-
 def delay(
     queue: str, job_id: str, token: Token, *, at_ms: int | None = None, delay_ms: int | None = None
 ) -> Call[None]:
@@ -338,7 +336,7 @@ def delay(
         "delay",
         (k.job(check_job(job_id)), k.active, k.schedule),
         (job_id, text, *moment(at_ms, delay_ms)),
-        _nothing,
+        as_done,
         _DELAY,
         subject=job_id,
         token=text,
@@ -353,7 +351,7 @@ def release(queue: str, job_id: str, token: Token) -> Call[None]:
         "release",
         (k.job(check_job(job_id)), k.active, k.pending),
         (job_id, text, k.base),
-        _nothing,
+        as_done,
         _RELEASE,
         subject=job_id,
         token=text,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from hashlib import sha256
 
 from echomq.identity.branded import encode
-from echomq.protocol.call import Call, Plan, Reply
+from echomq.protocol.call import Call, Plan
 from echomq.protocol.checks import check_job, group_of, integer, name_of, payload_of, span
 from echomq.protocol.jobs import LEASE_MS, admitted, claims_of, first_claim
 from echomq.protocol.keys import Keys, keys
-from echomq.protocol.replies import Admission, Claimed, Claims, as_int
+from echomq.protocol.replies import Admission, Claimed, Claims, as_done, as_int
 from echomq.protocol.scripts import script
 from echomq.protocol.walks import drained
 
@@ -80,21 +80,17 @@ def claim_weighted(queue: str, *, lease_ms: int = LEASE_MS) -> Call[Claims]:
     return Call("weighted claim", (k.ring, k.active), args, claims_of, _CLAIM, subject=queue)
 
 
-def _done(reply: Reply) -> None:
-    as_int(reply)
-
-
 def pause(queue: str, group: str) -> Call[None]:
     """Keeps a lane's jobs where they are; none is claimed until `resume`."""
     k = keys(queue)
-    return Call("pause lane", (k.paused, k.ring), (group_of(group),), _done, _PAUSE, subject=group)
+    return Call("pause lane", (k.paused, k.ring), (group_of(group),), as_done, _PAUSE, subject=group)
 
 
 def resume(queue: str, group: str) -> Call[None]:
     """Serves a paused lane again, with its backlog."""
     k = keys(queue)
     names = (k.paused, k.ring, k.glimit, k.gactive, k.wake)
-    return Call("resume lane", names, (k.base, group_of(group)), _done, _RESUME, subject=group)
+    return Call("resume lane", names, (k.base, group_of(group)), as_done, _RESUME, subject=group)
 
 
 def limit(queue: str, group: str, n: int | None) -> Call[None]:
@@ -102,14 +98,14 @@ def limit(queue: str, group: str, n: int | None) -> Call[None]:
     k = keys(queue)
     most = 0 if n is None else integer("limit", n, least=1)
     names = (k.glimit, k.gactive, k.ring, k.paused, k.wake)
-    return Call("limit lane", names, (k.base, group_of(group), most), _done, _LIMIT, subject=group)
+    return Call("limit lane", names, (k.base, group_of(group), most), as_done, _LIMIT, subject=group)
 
 
 def weight(queue: str, group: str, w: int) -> Call[None]:
     """The lane's share of a weighted turn, 1 or more."""
     k = keys(queue)
     args = (group_of(group), integer("weight", w, least=1))
-    return Call("weight lane", (k.gweight,), args, _done, _WEIGHT, subject=group)
+    return Call("weight lane", (k.gweight,), args, as_done, _WEIGHT, subject=group)
 
 
 def reassign(queue: str, job_id: str, group: str) -> Call[int]:

@@ -13,7 +13,7 @@ from echomq.protocol.call import Arg, Call, Reply
 from echomq.protocol.checks import any_name, check_job, integer, milliseconds, name_of, payload_of, span
 from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.keys import keys
-from echomq.protocol.replies import as_bytes, as_int, as_list, as_text, unexpected
+from echomq.protocol.replies import as_bytes, as_flag, as_int, as_list, as_text, unexpected
 from echomq.protocol.scripts import script
 
 __all__ = [
@@ -83,10 +83,6 @@ class Fired:
     """The occurrence, when it was admitted."""
 
 
-def _true(reply: Reply) -> bool:
-    return as_int(reply) == 1
-
-
 def _record(queue: str, name: str) -> tuple[str, str]:
     """The keys of a recurrence. Only a new name has to be printable: any other client's can be fired and cancelled."""
     k = keys(queue)
@@ -101,7 +97,7 @@ def _definition(name: str, every_ms: int, template: bytes | str) -> tuple[Arg, .
 def register(queue: str, name: str, *, every_ms: int, template: bytes | str, first_run_ms: int) -> Call[bool]:
     """A recurrence under a new name, first due at `first_run_ms` (Unix ms); False when the name lives."""
     args = (*_definition(name, every_ms, template), milliseconds("first_run_ms", first_run_ms))
-    return Call("register", _record(queue, name), args, _true, _REGISTER, subject=name)
+    return Call("register", _record(queue, name), args, as_flag, _REGISTER, subject=name)
 
 
 def _registration(reply: Reply) -> Registration:
@@ -135,7 +131,7 @@ def upsert(
 
 def cancel(queue: str, name: str) -> Call[bool]:
     """Ends a recurrence; False when there was none. Occurrences that were admitted stay."""
-    return Call("cancel", _record(queue, name), (name,), _true, _CANCEL, subject=name)
+    return Call("cancel", _record(queue, name), (name,), as_flag, _CANCEL, subject=name)
 
 
 def dues_of(reply: Reply) -> tuple[Due, ...]:
@@ -162,7 +158,7 @@ def due(queue: str, *, now_ms: int, limit: int = 100) -> Call[tuple[Due, ...]]:
 def advance(queue: str, name: str, *, next_run_ms: int) -> Call[bool]:
     """Sets the next run, as the original's pump does after its enqueue; False when the record is gone."""
     args = (name, milliseconds("next_run_ms", next_run_ms))
-    return Call("advance", _record(queue, name), args, _true, _ADVANCE, subject=name)
+    return Call("advance", _record(queue, name), args, as_flag, _ADVANCE, subject=name)
 
 
 def _fired(reply: Reply) -> Fired:

@@ -166,3 +166,23 @@ def as_list(reply: Reply) -> list[Reply]:
 def as_texts(reply: Reply) -> tuple[str, ...]:
     """An array of ids or names."""
     return tuple(as_text(item) for item in as_list(reply))
+
+
+def as_blobs(reply: Reply) -> tuple[bytes, ...]:
+    """An array of bulk strings."""
+    return tuple(as_bytes(item) for item in as_list(reply))
+
+
+def as_flag(reply: Reply) -> bool:
+    """An integer, of which 1 is a yes."""
+    return as_int(reply) == 1
+
+
+def as_done(reply: Reply) -> None:
+    """An integer that says no more than that the call was served."""
+    as_int(reply)
+
+
+def ignored(reply: Reply) -> None:
+    """Any reply at all: nobody asks what it says."""
+    del reply

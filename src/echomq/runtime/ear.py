@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from echomq.identity.errors import EchoMQError
 from echomq.protocol.backoff import delay_ms
-from echomq.protocol.call import Call, Reply
+from echomq.protocol.call import Call
 from echomq.protocol.errors import ServerError
 from echomq.protocol.keys import keys
+from echomq.protocol.replies import ignored
 from echomq.runtime.dial import Dial
 from echomq.runtime.loops import curve, log, say
 from echomq.runtime.outcome import brief
@@ -27,13 +28,9 @@ def token_pushes(queue: str) -> list[Call[Any]]:
     """Hands one token on to whoever parks; the list stays within its 64."""
     wake = keys(queue).wake
     return [
-        Call("wake", (wake,), ("1",), _ignore, command="LPUSH", subject=queue),
-        Call("wake", (wake,), (0, 63), _ignore, command="LTRIM", subject=queue),
+        Call("wake", (wake,), ("1",), ignored, command="LPUSH", subject=queue),
+        Call("wake", (wake,), (0, 63), ignored, command="LTRIM", subject=queue),
     ]
-
-
-def _ignore(reply: Reply) -> None:
-    del reply
 
 
 class Ear:

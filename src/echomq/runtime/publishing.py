@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from echomq.identity.errors import EchoMQError
-from echomq.protocol.call import Call, Reply
+from echomq.protocol.call import Call
 from echomq.protocol.keys import keys
-from echomq.protocol.replies import Admission
+from echomq.protocol.replies import Admission, ignored
 from echomq.runtime.telemetry import (
     Added,
     Cancelled,
@@ -58,7 +58,7 @@ def publication(step: Step) -> Call[None] | None:
     if event is None:
         return None
     text = json.dumps(event).encode("utf-8", "backslashreplace")
-    return Call("publish", (keys(step.queue).events,), (text,), _heard, command="PUBLISH", subject=step.queue)
+    return Call("publish", (keys(step.queue).events,), (text,), ignored, command="PUBLISH", subject=step.queue)
 
 
 def published(watch: Telemetry, submit: Callable[[Call[None]], Any]) -> Telemetry:
@@ -85,7 +85,3 @@ class Publisher:
     def _answered(self, future: Any) -> None:
         if future.cancelled() or future.exception() is not None:
             self.dropped += 1
-
-
-def _heard(reply: Reply) -> None:
-    del reply

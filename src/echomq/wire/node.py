@@ -20,7 +20,7 @@ from echomq.identity.minter import minter
 from echomq.protocol.call import Call, Plan, Reply
 from echomq.protocol.errors import EchoMQError
 from echomq.protocol.keys import NODE_PREFIX
-from echomq.protocol.replies import as_int, as_list
+from echomq.protocol.replies import as_flag, as_list
 from echomq.protocol.scripts import script
 from echomq.wire.resp import raw
 from echomq.wire.url import Target
@@ -52,11 +52,7 @@ def _taken(reply: Reply) -> bool:
 
 
 def _hold(node: int, value: str, lease_ms: int) -> Call[bool]:
-    return Call("renew", (f"{NODE_PREFIX}{node}",), (value, lease_ms), _held, script=_RENEW, subject=f"node {node}")
-
-
-def _held(reply: Reply) -> bool:
-    return as_int(reply) == 1
+    return Call("renew", (f"{NODE_PREFIX}{node}",), (value, lease_ms), as_flag, script=_RENEW, subject=f"node {node}")
 
 
 class NodeLease:
