@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from echomq.identity.errors import EchoMQError
 from echomq.protocol.replies import State
+from echomq.runtime.outcome import parts_of
 
 __all__ = ["JobCancelled", "JobFailed", "NoResultError", "ResultError", "ResultTimeoutError", "failure_of"]
-
-_FRAMES: Final = re.compile(r'\n(?=  File "|\.\.\.)')
 
 
 class ResultError(EchoMQError):
@@ -40,8 +36,7 @@ class JobFailed(ResultError):  # noqa: N818  (the word that the field uses, as i
     """
 
     def __init__(self, job_id: str, name: str, queue: str, attempt: int, reason: str) -> None:
-        parts: list[str] = _FRAMES.split(reason, maxsplit=1)
-        error, rest = parts[0], parts[1:]
+        error, frames = parts_of(reason)
         who = f"job {job_id} ({name})" if name else f"job {job_id}"
         super().__init__(f"{who} of {queue} {self._ended(attempt)}: {error}")
         self.id = job_id
@@ -49,10 +44,10 @@ class JobFailed(ResultError):  # noqa: N818  (the word that the field uses, as i
         self.queue = queue
         self.attempt = attempt
         self.error = error
-        self.traceback = rest[0] if rest else ""
+        self.traceback = frames
         self._reason = reason
-        if rest:
-            self.add_note(f"In the worker, the innermost call last:\n{rest[0]}")
+        if frames:
+            self.add_note(f"In the worker, the innermost call last:\n{frames}")
 
     def _ended(self, attempt: int) -> str:
         return f"failed at attempt {attempt}"

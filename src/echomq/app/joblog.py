@@ -14,7 +14,6 @@ replaced that of a job with another time.
 from __future__ import annotations
 
 import logging
-import re
 import time
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +24,7 @@ from echomq.identity.branded import unix_ms
 from echomq.identity.minter import wall_clock_ms
 from echomq.protocol.replies import Claimed, Retried
 from echomq.runtime.hand import Held
-from echomq.runtime.outcome import Bury, Done, Lapsed, Later, Outcome, Released, Retry, brief
+from echomq.runtime.outcome import Bury, Done, Lapsed, Later, Outcome, Released, Retry, brief, parts_of
 
 if TYPE_CHECKING:
     from echomq.app.job import JobFunction
@@ -34,8 +33,6 @@ log: Final = logging.getLogger("echomq.worker.jobs")
 
 MAX_ARGUMENTS: Final = 2_000
 """Characters of a job's arguments in its line."""
-
-_FRAMES: Final = re.compile(r'\n(?=  File "|\.\.\.)')
 
 
 class End(Enum):
@@ -121,11 +118,11 @@ class Line:
             facts["retry_in_ms"] = outcome.delay_ms
             words.append(f", again in {outcome.delay_ms} ms")
         if isinstance(outcome, Retry | Bury | Lapsed):
-            error, *frames = _FRAMES.split(outcome.error, maxsplit=1)
+            error, frames = parts_of(outcome.error)
             facts["error"] = brief(error, MAX_ARGUMENTS)
             words.append(f": {brief(error)}")
             if frames:
-                facts["traceback"] = frames[0]
+                facts["traceback"] = frames
         if arguments:
             facts["arguments"] = sent = self._sent()
             words.append(f", called with {brief(sent)}")
