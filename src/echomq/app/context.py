@@ -97,10 +97,9 @@ class JobContext:
         """
         if self._envelope.slot_ms is None:
             return None
-        try:
-            return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=self._envelope.slot_ms)
-        except OverflowError:
-            return datetime.max.replace(tzinfo=UTC)
+        from echomq.runtime.calendar import instant
+
+        return instant(self._envelope.slot_ms)
 
     @property
     def meta(self) -> Mapping[str, object]:

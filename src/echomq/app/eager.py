@@ -204,7 +204,7 @@ class Eager(Trial):
             raise raised  # such as a KeyboardInterrupt: meant for the test, and not for the job
         match outcome:
             case Done(result, ttl_ms, then):
-                job.ending = Ending(State.ABSENT, _bytes(result) if ttl_ms else None)
+                job.ending = Ending(State.ABSENT, payload_of(result) if ttl_ms else None)
                 return False, _these(then)
             case Retry(error, _, most, then, at_death):
                 job.failures += 1
@@ -220,7 +220,7 @@ class Eager(Trial):
                 return False, []
 
     def _following(self, job: _Kept, follow: Follow) -> _Kept:
-        return self._kept(job.queue, _bytes(follow.payload), PLAIN, follow.id)
+        return self._kept(job.queue, payload_of(follow.payload), PLAIN, follow.id)
 
     def _verdict(self, job: _Kept) -> None:
         raised = self._raised.pop(job.id, None)
@@ -285,10 +285,6 @@ def _no_server(what: str) -> EagerError:
 
 async def _awaited(work: Awaitable[object]) -> object:
     return await work
-
-
-def _bytes(text: bytes | str) -> bytes:
-    return payload_of(text)
 
 
 def _these(*follows: Follow | None) -> list[Follow]:
