@@ -126,8 +126,8 @@ def test_a_timeout_of_the_job_holds_where_nothing_else_was_sent(mq: EchoMQ) -> N
         ({"aliases": 5}, JobDefinitionError, "aliases must be a list of names, not 5"),
         ({"aliases": [5]}, InvalidInputError, "an alias of a job must be str"),
         ({"aliases": [""]}, InvalidInputError, "an alias of a job"),
-        ({"retries": 5}, TypeError, "job[(][)] got an unexpected option 'retries'"),
-        ({"max_attempt": 5}, TypeError, "'max_attempt'; it takes max_attempts"),
+        ({"tries": 5}, TypeError, "job[(][)] got an unexpected keyword argument 'tries'; it takes name, aliases, "),
+        ({"max_attempt": 5}, TypeError, "'max_attempt'; did you mean max_attempts"),
     ],
 )
 def test_what_is_wrong_is_refused_where_it_is_written(mq: EchoMQ, options, error, why) -> None:

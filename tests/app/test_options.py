@@ -218,7 +218,7 @@ def test_a_taken_id_is_minted_again_with_options_too(mq: EchoMQ, send, monkeypat
         ({"meta": {1: "a"}}, InvalidInputError, "meta cannot be serialised: the key 1 is an int"),
         ({"meta": {"a": float("nan")}}, InvalidInputError, "nan has no form in JSON"),
         ({"meta": {"a": "\ud800"}}, InvalidInputError, "meta cannot be serialised: .*surrogates not allowed"),
-        ({"lain": "acme"}, TypeError, "unexpected option 'lain'; it takes queue, lane, dedup"),
+        ({"lain": "acme"}, TypeError, "unexpected keyword argument 'lain'; did you mean lane"),
     ],
 )
 def test_a_wrong_option_is_refused_where_it_is_written(mq: EchoMQ, queue: str, send, options, error, why) -> None:

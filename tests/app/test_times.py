@@ -84,7 +84,7 @@ class TestSpans:
             make(wrong)
 
     def test_a_word_that_is_none_is_pythons_own_type_error(self, make) -> None:
-        said = r"unexpected keyword argument 'minuets'; (it takes weeks|did you mean minutes)"
+        said = r"unexpected keyword argument 'minuets'; did you mean minutes"
         with pytest.raises(TypeError, match=said):
             make(minuets=5)
 

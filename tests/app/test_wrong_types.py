@@ -126,7 +126,7 @@ def test_a_supervisor_takes_an_app_or_where_it_is(wrong: Any) -> None:
 
 
 def test_a_word_that_a_supervisor_does_not_know_is_refused_before_a_process_is_started() -> None:
-    with pytest.raises(TypeError, match=r"^Supervisor\(\) got an unexpected option 'proceses'; it takes processes"):
+    with pytest.raises(TypeError, match=r"^Supervisor\(\) got an .* argument 'proceses'; did you mean processes\?"):
         supervisor("tasks:mq", proceses=2)
 
 

@@ -131,8 +131,8 @@ def test_an_unknown_state_is_told_the_nearest(ops: Any, shop: Any) -> None:
     said = ops("jobs", shop.queue, "--state", "schedule")
     assert said.code == 2
     assert said.err == "echomq: there is no state 'schedule'; nearest: 'scheduled'\n"
-    every = "'active', 'pending', 'lane', 'scheduled', 'dead', 'awaiting_children'"
-    assert ops("jobs", shop.queue, "--state", "xyz").err == f"echomq: there is no state 'xyz': give one of {every}\n"
+    every = "'active', 'awaiting_children', 'dead', 'lane', 'pending', 'scheduled'"
+    assert ops("jobs", shop.queue, "--state", "xyz").err == f"echomq: there is no state 'xyz'; nearest: {every}\n"
 
 
 @pytest.mark.strays("a member without a row")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypedDict, TypeVar, cast, overload
 
 from echomq.app.control import Instruction
@@ -16,6 +15,7 @@ from echomq.app.follow import NONE as NO_FOLLOWERS
 from echomq.app.follow import Followers, Named, followers
 from echomq.app.naming import job_name
 from echomq.app.options import PLAIN, Options
+from echomq.app.text import check_words
 from echomq.app.times import first_ms, limit_ms
 from echomq.protocol.backoff import Fixed, Policy, check_policy
 from echomq.protocol.checks import integer, name_of
@@ -110,10 +110,7 @@ class JobDecorator:
     """`@mq.job(...)` with its options checked, waiting for the function."""
 
     def __init__(self, mq: EchoMQ, words: JobWords) -> None:
-        for word in words:
-            if word not in _WORDS:
-                near = ", ".join(get_close_matches(word, _WORDS, n=1)) or ", ".join(_WORDS)
-                raise TypeError(f"job() got an unexpected option {word!r}; it takes {near}")
+        check_words("job", words, _WORDS)
         self._mq = mq
         self._name = None if (name := words.get("name")) is None else name_of("the name of a job", name)
         self._options = _options(mq, words)
@@ -137,8 +134,8 @@ class JobDecorator:
         name = self._name or name_for(function)
         check_arguments(name, function, self._options.schedules)
         follows = followers(name, *self._follow)
-        options = replace(self._options, follows=follows, sends=self._options.sends.followed(follows.on_dead))
-        job = job_of(self._mq, function, options, name)
+        sends = self._options.sends.followed(follows.on_dead)
+        job = job_of(self._mq, function, replace(self._options, name=name, follows=follows, sends=sends))
         if self._options.process and job.is_coroutine:
             raise JobDefinitionError(f"job {job.name!r} is a coroutine: process=True is for plain functions")
         if job.settle():

@@ -24,10 +24,10 @@ from echomq.app.job import JobFunction
 from echomq.app.joblog import Line
 from echomq.app.lifecycle import Lifecycle
 from echomq.app.middleware import Layer
-from echomq.app.patience import Patience, nearest
+from echomq.app.patience import Patience
 from echomq.app.pool import CellDiedError, CellUnavailableError, Pool
 from echomq.app.succession import Succession
-from echomq.app.text import cut
+from echomq.app.text import cut, nearest
 from echomq.identity.minter import wall_clock_ms
 from echomq.protocol.backoff import delay_ms
 from echomq.protocol.errors import JobCancelledError

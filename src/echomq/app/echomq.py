@@ -23,11 +23,11 @@ from echomq.app.hooks import Hooked
 from echomq.app.job import CoroutineJob, JobFunction, PlainJob
 from echomq.app.lanes import Lane
 from echomq.app.options import Options
-from echomq.app.patience import nearest
 from echomq.app.registry import Registry
 from echomq.app.schedule import Schedule, ScheduleInfo, schedules
 from echomq.app.sending import admission, asend_all, send_all
 from echomq.app.telling import overhearing
+from echomq.app.text import nearest
 from echomq.protocol import admin
 from echomq.protocol.admin import Cancellation
 from echomq.protocol.admission import Admitted

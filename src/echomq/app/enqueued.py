@@ -11,7 +11,7 @@ from echomq.app.bound import Bound
 from echomq.app.envelope import decode, opened
 from echomq.app.errors import EnvelopeError
 from echomq.app.job import TimedJob
-from echomq.app.patience import nearest
+from echomq.app.text import nearest
 from echomq.app.times import first_ms, instant_ms
 from echomq.identity.branded import unix_ms
 from echomq.identity.errors import InvalidInputError

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from echomq.app.errors import JobDefinitionError
-from echomq.app.patience import nearest
+from echomq.app.text import nearest
 from echomq.protocol.checks import name_of
 
 if TYPE_CHECKING:

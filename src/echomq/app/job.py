@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 from echomq.app import envelope, recurrence
 from echomq.app.arguments import Arguments, UnresolvedError
 from echomq.app.bound import Bound
-from echomq.app.definition import JobOptions, name_for
+from echomq.app.definition import JobOptions
 from echomq.app.envelope import NOTHING
 from echomq.app.errors import JobDefinitionError
 from echomq.app.handles import Job
@@ -79,8 +79,7 @@ class TimedJob(Generic[P, R]):
             bound = Bound(job, options, encoded, tuple(found))
         else:
             bound = Bound(job, options, job.encoded(args, kwargs, options))
-        if options.queue is not None:
-            job.mq.warn_if_undeclared(job.mq.placed(options.queue))
+        self._where()
         return bound
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
@@ -93,11 +92,7 @@ class TimedJob(Generic[P, R]):
         options = job.stamped(self._options)
         payload = job.payload(args, kwargs, options)
         job.mq.warn_on_a_loop("enqueue")
-        if (queue := options.queue) is None:
-            queue = job.queue
-        else:
-            queue = job.mq.placed(queue)
-            job.mq.warn_if_undeclared(queue)
+        queue = self._where()
         return self._handle(queue, job.mq.admit(job.name, queue, payload, options))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
@@ -105,11 +100,7 @@ class TimedJob(Generic[P, R]):
         job = self._job
         options = job.stamped(self._options)
         payload = job.payload(args, kwargs, options)
-        if (queue := options.queue) is None:
-            queue = job.queue
-        else:
-            queue = job.mq.placed(queue)
-            job.mq.warn_if_undeclared(queue)
+        queue = self._where()
         return self._handle(queue, await job.mq.aadmit(job.name, queue, payload, options))
 
     def _handle(self, queue: str, admitted: Admitted) -> Job[R]:
@@ -122,13 +113,13 @@ class TimedJob(Generic[P, R]):
         In the job's own queue; `send.options(queue="mail").handle(job_id)` for another. Nothing is sent.
         `IdError` for what is no job's id.
         """
-        job = self._job
-        if (queue := self._options.queue) is None:
-            queue = job.queue
-        else:
-            queue = job.mq.placed(queue)
-            job.mq.warn_if_undeclared(queue)
+        job, queue = self._job, self._where()
         return Job(check_job(job_id), job.name, queue, False, job.mq)
+
+    def _where(self) -> str:
+        """The queue that it goes to, after a warning where no worker serves that: for methods that a user calls."""
+        job, queue = self._job, self._options.queue
+        return job.queue if queue is None else job.mq.asked(job.mq.placed(queue), above=1)
 
     if not TYPE_CHECKING:  # a type checker finds no such methods here, and says so before the program runs
 
@@ -292,8 +283,7 @@ def check_function(function: object) -> None:
         raise JobDefinitionError(f"{function!r} looks like a method; a job is a function outside of a class")
 
 
-def job_of(mq: EchoMQ, function: Callable[..., Any], options: JobOptions, name: str | None) -> JobFunction[..., Any]:
-    """The job of a function; `JobDefinitionError` for what cannot be one."""
-    check_function(function)
+def job_of(mq: EchoMQ, function: Callable[..., Any], options: JobOptions) -> JobFunction[..., Any]:
+    """The job of a function that `check_function` lets pass."""
     kind = CoroutineJob[..., Any] if inspect.iscoroutinefunction(function) else PlainJob[..., Any]
-    return kind(mq, function, replace(options, name=name or name_for(function)))
+    return kind(mq, function, options)

@@ -13,6 +13,7 @@ import msgspec
 from echomq.app.flag import flag
 from echomq.app.middleware import Layers
 from echomq.app.plain import altered, encode_value, reason
+from echomq.app.text import check_words
 from echomq.app.times import first_ms, limit_ms
 from echomq.identity.errors import InvalidInputError
 from echomq.identity.minter import wall_clock_ms
@@ -103,9 +104,7 @@ class Options:
 
     def chosen(self, words: OptionWords) -> Options:
         """These options with `words` in the place of their own; `InvalidInputError` names a wrong one."""
-        for word in words:
-            if word not in _WORDS:
-                raise TypeError(f"options() got an unexpected option {word!r}; it takes {', '.join(_WORDS)}")
+        check_words("options", words, _WORDS)
         out = self
         if (queue := words.get("queue")) is not None:
             out = replace(out, queue=check_queue(queue))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from difflib import get_close_matches
+from collections.abc import Callable
 from typing import Final
 
-from echomq.app.text import CUT
 from echomq.protocol.backoff import Exponential, delay_ms
 
 PATIENCE_S: Final = 300.0
@@ -43,10 +41,3 @@ class Patience:
         now = self._clock()
         first, _ = self._met.get(job_id, (now, 0))
         return round(max(0.0, first + self.seconds - now), 1)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The known names that a wrong one was most likely meant to be, as text. Of a long one the beginning counts."""
-    names = sorted(known)
-    close = get_close_matches(name[:CUT], names, n=3, cutoff=0.5)
-    return ", ".join(map(repr, close or names[:5])) or "none at all"

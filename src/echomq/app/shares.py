@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias, cast
 
 from echomq.app.echomq import EchoMQ
-from echomq.app.patience import nearest
+from echomq.app.text import nearest
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.checks import integer
 from echomq.runtime.budget import MAX_WEIGHT

@@ -28,6 +28,7 @@ from echomq.app.echomq import EchoMQ
 from echomq.app.flag import flag
 from echomq.app.reload import watch
 from echomq.app.supervised import work
+from echomq.app.text import check_words
 from echomq.app.times import first_ms
 from echomq.app.worker import GRACE, Worker, WorkerWords
 from echomq.identity.errors import EchoMQError, InvalidInputError
@@ -66,9 +67,7 @@ class Supervisor:
         reload: bool = False,
         **options: Unpack[WorkerWords],
     ) -> None:
-        for word in options:
-            if word not in _WORDS:
-                raise TypeError(f"Supervisor() got an unexpected option {word!r}; it takes {', '.join(_WORDS)}")
+        check_words("Supervisor", options, _WORDS)
         self._address = _address(app)
         if isinstance(app, EchoMQ):
             Worker(app, **options)  # refuses here what each of them would be refused for

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Final
 
 from echomq.app.echomq import EchoMQ
-from echomq.app.patience import nearest
+from echomq.app.text import nearest
 from echomq.identity.errors import InvalidInputError
 
 _PACKAGE: Final = str(Path(__file__).parent.parent) + os.sep

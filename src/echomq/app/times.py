@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypedDict
 
+from echomq.app.text import check_words
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.checks import MAX_SPAN_MS
 
@@ -46,9 +47,7 @@ def instant_ms(what: str, when: datetime) -> int:
 
 def duration(what: str, whole: timedelta | None, parts: Span) -> timedelta:
     """The span that a caller gave, as a timedelta or in keywords; at most `MAX_SPAN_MS`."""
-    for word in parts:
-        if word not in _WORDS:
-            raise TypeError(f"{what}() got an unexpected keyword argument {word!r}; it takes {', '.join(_WORDS)}")
+    check_words(what, parts, _WORDS)
     if whole is None:
         return _within(what, _added(what, parts))
     if not isinstance(whole, timedelta):

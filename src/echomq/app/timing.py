@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
 
 from echomq.app.flag import flag
+from echomq.app.text import check_words
 from echomq.app.times import Span, first_ms, instant_ms, period_ms
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.checks import MAX_MS, integer
@@ -156,8 +156,8 @@ def _timing(definition: Definition, words: TimingWords, *, first_in_ms: int = 0)
         flag("paused", paused)
     definition = replace(
         definition,
-        start_ms=None if start is None else _bound("start", start),
-        end_ms=None if end is None else _bound("end", end),
+        start_ms=None if start is None else instant_ms("start", start),
+        end_ms=None if end is None else instant_ms("end", end),
         catch_up=catch_up.policy,
         catch_up_limit=catch_up.limit,
         overlap=overlap or "allow",
@@ -172,14 +172,10 @@ def _timing(definition: Definition, words: TimingWords, *, first_in_ms: int = 0)
 
 
 def _known(what: str, words: Mapping[str, object], takes: tuple[str, ...]) -> None:
-    for word in words:
-        if word in takes:
-            continue
-        if why := _ELSEWHERE.get(word):
+    for word, why in _ELSEWHERE.items():
+        if word in words and word not in takes:
             raise InvalidInputError(f"{what}(...) takes no {word}: {why}")
-        near = get_close_matches(word, takes, n=1)
-        offered = f"did you mean {near[0]}?" if near else f"it takes {', '.join(takes)}"
-        raise TypeError(f"{what}() got an unexpected keyword argument {word!r}; {offered}")
+    check_words(what, words, takes)
 
 
 def _instant(what: str, when: datetime) -> int:
@@ -188,10 +184,6 @@ def _instant(what: str, when: datetime) -> int:
     if at_ms:
         return at_ms
     return -((datetime.fromtimestamp(0, when.tzinfo) - when) // timedelta(milliseconds=1))
-
-
-def _bound(what: str, when: datetime) -> int:
-    return instant_ms(what, when)
 
 
 def _catch_up(word: CatchUpWord | None) -> CatchUp:

@@ -101,7 +101,7 @@ def opened(
 
 def known_queue(conn: Connector, queue: str, *, new: bool = False) -> str:
     """`queue`, which exists unless it may be new; else `InvalidInputError` with the nearest that do."""
-    from echomq.app.patience import nearest
+    from echomq.app.text import nearest
     from echomq.protocol import discover
 
     if conn.run(discover.exists(queue)) or new:
@@ -126,7 +126,7 @@ def known_queues(conn: Connector, queues: Sequence[str]) -> tuple[str, ...]:
 def lane_meant(conn: Connector, queue: str, lane: str, *, new: bool = False) -> Lane:
     """The lane that a text or an id names; it is in the queue's books unless it may be `new`."""
     from echomq.app.inspect import lanes_of
-    from echomq.app.patience import nearest
+    from echomq.app.text import nearest
     from echomq.identity.branded import check
     from echomq.protocol import survey_lanes
     from echomq.protocol.lanes import lane_id

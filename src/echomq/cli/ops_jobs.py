@@ -97,17 +97,11 @@ def jobs(
 
 
 def _states(given: list[str] | None, lane: str | None) -> tuple[str, ...]:
-    from difflib import get_close_matches
-
-    from echomq.app.patience import nearest
+    from echomq.app.text import nearest
 
     for state in given or ():
         if state not in STATES:
-            raise InvalidInputError(
-                f"there is no state {state!r}; nearest: {nearest(state, STATES)}"
-                if get_close_matches(state, STATES, cutoff=0.5)
-                else f"there is no state {state!r}: give one of {', '.join(map(repr, STATES))}"
-            )
+            raise InvalidInputError(f"there is no state {state!r}; nearest: {nearest(state, STATES)}")
     if lane is not None:
         if given and set(given) != {"lane"}:
             raise InvalidInputError("--lane lists the jobs that wait in a lane; leave out --state")

@@ -127,7 +127,7 @@ def _all(conn: Connector, queue: str, limit: int) -> tuple[int, list[tuple[Recur
 
 
 def _named(conn: Connector, queue: str, name: str) -> tuple[Recurrence, bool]:
-    from echomq.app.patience import nearest
+    from echomq.app.text import nearest
     from echomq.protocol import survey_repeats
 
     for cron in (False, True):

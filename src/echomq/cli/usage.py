@@ -6,8 +6,10 @@ The classes of its errors are typer's own affair: they are told apart by what th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
+
+from echomq.app.text import nearest
 
 __all__ = ["sentence"]
 
@@ -31,12 +33,12 @@ def _told(error: Any, message: str) -> str:
         return message.rstrip(".")
     words = _words(context)
     if found := _NO_COMMAND.match(message):
-        return f"{words} has no command {found[1]!r}; nearest: {_nearest(found[1], context.command.commands)}"
+        return f"{words} has no command {found[1]!r}; nearest: {nearest(found[1], context.command.commands)}"
     if found := _EXTRA.match(message):
         return f"{found[1]!r} is too much: {words} takes {_arguments(context) or 'no argument'}, see {words} --help"
     if option is not None:
         names = [name for each in context.command.params for name in each.opts if name.startswith("-")]
-        near = ", ".join(map(repr, error.possibilities or ())) or _nearest(option, [*names, "--help"])
+        near = ", ".join(map(repr, error.possibilities or ())) or nearest(option, [*names, "--help"])
         return f"{words} has no option {option!r}; nearest: {near}"
     if param is None:
         return message.rstrip(".")
@@ -45,7 +47,7 @@ def _told(error: Any, message: str) -> str:
         return f"{name} is missing: {words} {_arguments(context)}, see {words} --help"
     said = str(error.message).removeprefix("Value error, ").rstrip(".")
     if found := _CHOICES.fullmatch(said):
-        near = _nearest(found[1][1:-1], re.findall("'([^']*)'", found[2]))
+        near = nearest(found[1][1:-1], re.findall("'([^']*)'", found[2]))
         return f"{name} is {found[1]}; nearest: {near}"
     return f"{name} is {said}" if said.startswith(("'", '"')) else f"{name}: {said}"
 
@@ -68,9 +70,3 @@ def _name(param: Any) -> str:
     """An option by its long name, an argument by what its help calls it."""
     long = [name for name in param.opts if name.startswith("--")]
     return str(long[0] if long else param.metavar or param.opts[0])
-
-
-def _nearest(wrong: str, known: Iterable[str]) -> str:
-    from echomq.app.patience import nearest
-
-    return nearest(wrong, known)
