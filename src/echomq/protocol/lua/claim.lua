@@ -13,6 +13,7 @@ if wrong then return wrong end
 -- @include hand
 -- @include gate
 -- @include claimed
+-- @include failed
 local n, refused = natural(ARGV[2]), nil
 deadline, refused = lease_until('EMQ.CLAIM', ARGV[1])
 if not deadline then return refused end

@@ -8,6 +8,7 @@
 -- @include hand
 -- @include gate
 -- @include claimed
+-- @include failed
 local refused
 deadline, refused = lease_until('lane claim', ARGV[2])
 if not deadline then return refused end

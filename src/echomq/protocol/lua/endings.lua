@@ -5,7 +5,6 @@
 -- returns a job, in order: {completed, what it left} | {dead, last error, failures, stalled} | {state of its row}
 --   | {absent}; the last also when it was completed and has left nothing, or what it left is gone
 -- @include rows
--- @include mind
 local names = {}
 for i = 1, #ARGV do names[i] = row_of(ARGV[i]) .. ':result' end
 local left = redis.call('MGET', unpack(names))

@@ -4,7 +4,7 @@
 -- ARGV[1] -> group   ARGV[2] -> limit
 -- returns how many; fewer than the limit when nothing is left, but jobs whose parent cannot be told, for a key of its
 --   books holds another type: these stay
--- @include place
+-- @include lane
 -- @include emptied
 -- @include sound
 sound_lane(ARGV[1])

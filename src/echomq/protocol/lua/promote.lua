@@ -14,6 +14,7 @@ if wrong then return wrong end
 -- @include strayed
 -- @include sound
 -- @include wake
+-- @include failed
 local left = natural(ARGV[2])
 if not left or left < 1 then return redis.error_reply('ERR EMQ.PROMOTE batch must be a positive integer') end
 sound('schedule', 'pending')

@@ -1,7 +1,6 @@
 -- emptied(set, limit): deletes up to `limit` jobs of a set that wait to be claimed, the lowest id first, and gives how many
 -- (protocol §7, §8). One whose parent cannot be told, for a key of its books holds another type, stays: it is passed over
 -- and hides none behind it, up to 1,000 of them. What is released into the set meanwhile goes as well.
--- @include base
 -- @include forget
 local function emptied(set, limit)
   local gone, passed, stays, released = 0, 0, {}, false

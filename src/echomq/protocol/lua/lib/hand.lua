@@ -2,9 +2,8 @@
 -- and a cancelled job are buried; neither counts as a claim. One that cannot be buried, for its parent cannot be told, is
 -- `stuck`: it goes back (put_back) and hides none behind it, up to 1,000 of them. Collects the reply in `jobs` (6 entries
 -- a job) and the leases in `hands`.
--- @include now
 -- @include natural
--- @include place
+-- @include lane
 -- @include strayed
 -- @include bury
 local jobs, hands = {}, {}
