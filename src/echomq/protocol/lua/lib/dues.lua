@@ -1,6 +1,6 @@
--- dues(key, now, limit, each): calls each(name, score) for the names of a registry whose next run has come, oldest first,
--- `limit` at most; a name without a record is swept. One that is no UTF-8 is another client's, which ours cannot say: it
--- is passed over and hides none behind it, up to 10,000 of them.
+-- dues(key, upto, limit, each): calls each(name, score) for the names of a registry whose next run is due by `upto`,
+-- oldest first, `limit` at most; a name without a record is swept. One that is no UTF-8 is another client's, which ours
+-- cannot say: it is passed over and hides none behind it, up to 10,000 of them.
 -- @include base
 -- is_utf8(text): as a host would read it: no overlong form, no half of a surrogate pair, nothing beyond U+10FFFF.
 local function is_utf8(text)
@@ -37,7 +37,7 @@ local function dues(key, upto, limit, each)
     end
   end
 end
--- plain_dues(key, now, limit): name, score, every ms, template of each; every ms is 0 for a record that cannot be read.
+-- plain_dues(key, upto, limit): name, score, every ms, template of each; every ms is 0 for one that cannot be read.
 -- @include recurrence
 local function plain_dues(key, upto, limit)
   local out = {}
