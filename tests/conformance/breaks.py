@@ -31,7 +31,7 @@ BREAKS = [
         "elseif false then",
         {"stale", "metrics"},
     ),
-    Break("retry asks for the token", ("retry",), r"if row\[1\] ~= ARGV\[2\] then", "if false then", {"stale"}),
+    Break("retry asks for the token", ("retry",), r"if row\[1\] ~= token then", "if false then", {"stale"}),
     Break(
         "a kept result makes a duplicate",
         ("enqueue",),
@@ -155,7 +155,7 @@ BREAKS = [
     Break(
         "a completion frees its deduplication key",
         ("complete",),
-        r"redis\.call\('DEL', base \.\. 'de:' \.\. known\[5\]\)",
+        r"free_key\(id, known\[5\]\)",
         "",
         {"dedup_freed"},
     ),

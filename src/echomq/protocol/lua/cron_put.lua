@@ -23,5 +23,5 @@ redis.call(
 )
 redis.call('HSET', record, unpack(ARGV, 6))
 redis.call('ZADD', base .. kind, ARGV[5], name)
-if ARGV[5] ~= 'inf' and redis.call('ZRANGE', base .. kind, 0, 0)[1] == name then wake(1) end
+if ARGV[5] ~= 'inf' then wake_if_first(base .. kind, name) end
 return 1

@@ -9,6 +9,7 @@ local wrong = misshapen('EMQ.DELAY', 3, 4)
 if wrong then return wrong end
 -- @include due
 -- @include kind
+-- @include fenced
 -- @include place
 -- @include sound
 -- @include ceiling
@@ -17,12 +18,8 @@ if not due then return refused end
 local id = ARGV[1]
 refused = not_a_job(id)
 if refused then return refused end
-local row = fields(id, 'attempts', 'group')
-if not row then
-  redis.call('ZREM', base .. 'active', id)
-  return redis.error_reply('EMQSTALE job gone')
-end
-if row[1] ~= ARGV[2] then return redis.error_reply('EMQSTALE delay token mismatch') end
+local row, stale = fenced('delay', id, ARGV[2], 'group')
+if not row then return stale end
 if not redis.call('ZSCORE', base .. 'active', id) then return redis.error_reply('EMQSTATE delay not active') end
 sound('schedule')
 sound_lane(row[2])
@@ -30,5 +27,5 @@ local opened = leave(id, row[2], 'active')
 redis.call('HSET', row_of(id), 'state', 'scheduled')
 redis.call('ZADD', base .. 'schedule', due, id)
 wake_freed(1, opened)
-wake_if_first(id)
+wake_if_first(base .. 'schedule', id)
 return 1

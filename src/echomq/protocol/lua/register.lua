@@ -12,5 +12,5 @@ redis.call('ZCARD', KEYS[1])
 if redis.call('EXISTS', record) == 1 then return 0 end
 redis.call('HSET', record, 'every_ms', ARGV[2], 'template', ARGV[3])
 redis.call('ZADD', KEYS[1], ARGV[4], ARGV[1])
-if redis.call('ZRANGE', KEYS[1], 0, 0)[1] == ARGV[1] then wake(1) end
+wake_if_first(KEYS[1], ARGV[1])
 return 1

@@ -7,6 +7,7 @@
 -- @include sound
 -- @include forget
 -- @include ceiling
+-- @include free_key
 local id = ARGV[1]
 local row = fields(id, 'state', 'group', 'lock')
 if not row then
@@ -22,9 +23,7 @@ local place = place_of(id, row[2])
 local opened = place and leave(id, row[2], place)
 redis.call('ZREM', base .. 'schedule', id)
 redis.call('ZREM', base .. 'dead', id)
-if ARGV[2] ~= '' and mind('GET', base .. 'de:' .. ARGV[2]) == id then
-  redis.call('DEL', base .. 'de:' .. ARGV[2])
-end
+if ARGV[2] ~= '' then free_key(id, ARGV[2]) end
 forget(id, told and 'removed')
 if place == 'active' then wake_freed(1, opened) end
 return 1

@@ -23,5 +23,5 @@ if not redis.call('ZSCORE', schedule, ARGV[1]) then
   return redis.error_reply('EMQSTATE reschedule not scheduled')
 end
 redis.call('ZADD', schedule, 'XX', due, ARGV[1])
-wake_if_first(ARGV[1])
+wake_if_first(base .. 'schedule', ARGV[1])
 return 1

@@ -6,27 +6,19 @@
 -- ARGV[1] -> the id after which to look, or ''   ARGV[2] -> budget
 -- returns {how many were purged, the id to go on after, or '' at the end}
 -- @include now
--- @include forget
+-- @include purge
 local meta = redis.call('HMGET', base .. 'meta', 'dead_max', 'dead_age_ms')
 local most, age = tonumber(meta[1] or nil), tonumber(meta[2] or nil)
 if not most and not age then return { 0, '' } end
 local budget, purged = tonumber(ARGV[2]), 0
 local dead = base .. 'dead'
-local function purge(id)
-  local sound, told = pcall(sound_death, id)
-  if not sound then return false end
-  redis.call('ZREM', dead, id)
-  forget(id, told and 'purged')
-  purged = purged + 1
-  return true
-end
 if most then
   local over, passed = redis.call('ZCARD', dead) - most, 0
   while passed < over and purged < budget and passed < 1000 do
     local ids = redis.call('ZRANGE', dead, passed, math.min(over, passed + budget - purged) - 1)
     for _, id in ipairs(ids) do
       if purge(id) then
-        over = over - 1
+        over, purged = over - 1, purged + 1
       else
         passed = passed + 1
       end
@@ -42,8 +34,8 @@ if age then
     local died = row and tonumber(row[1] or nil)
     if row and not died then
       redis.call('HSET', row_of(id), 'died_ms', string.format('%.0f', now))
-    elseif not row or died <= now - age then
-      purge(id)
+    elseif (not row or died <= now - age) and purge(id) then
+      purged = purged + 1
     end
   end
   if #ids == budget then last = ids[#ids] end

@@ -7,6 +7,7 @@
 -- returns scheduled (attempts < max) or dead; EMQSTALE job gone; EMQSTALE retry token mismatch;
 --   EMQSTATE retry not active; ERR arity, ERR for a delay or max that is no integer; EMQKIND for one that follows
 -- @include shape
+-- @include fenced
 -- @include place
 -- @include sound
 -- @include bury
@@ -23,12 +24,8 @@ if not max then return redis.error_reply('ERR retry max must be a non-negative i
 local refused = not_to_follow(7, 9)
 if refused then return refused end
 local id = ARGV[1]
-local row = fields(id, 'attempts', 'group', 'failures')
-if not row then
-  redis.call('ZREM', base .. 'active', id)
-  return redis.error_reply('EMQSTALE job gone')
-end
-if row[1] ~= ARGV[2] then return redis.error_reply('EMQSTALE retry token mismatch') end
+local row, stale = fenced('retry', id, ARGV[2], 'group', 'failures')
+if not row then return stale end
 local group = row[2]
 local place = place_of(id, group)
 if not place then return redis.error_reply('EMQSTATE retry not active') end
@@ -49,5 +46,5 @@ end
 follow(ARGV[7], ARGV[8])
 if place == 'active' then wake_freed(1, opened) end
 if not again then return 'dead' end
-wake_if_first(id)
+wake_if_first(base .. 'schedule', id)
 return 'scheduled'

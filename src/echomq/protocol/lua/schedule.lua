@@ -17,5 +17,5 @@ if refused then return refused end
 if known(ARGV[1]) then return 0 end
 redis.call('ZADD', base .. 'schedule', due, ARGV[1])
 redis.call('HSET', row_of(ARGV[1]), 'state', 'scheduled', 'attempts', '0', 'payload', ARGV[2])
-wake_if_first(ARGV[1])
+wake_if_first(base .. 'schedule', ARGV[1])
 return 1

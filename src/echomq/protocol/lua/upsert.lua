@@ -18,6 +18,6 @@ if placed and old[1] == ARGV[2] and old[2] == ARGV[3] then return 'unchanged' en
 redis.call('HSET', record, 'every_ms', ARGV[2], 'template', ARGV[3])
 if not placed or old[1] ~= ARGV[2] then
   redis.call('ZADD', KEYS[1], first, ARGV[1])
-  if redis.call('ZRANGE', KEYS[1], 0, 0)[1] == ARGV[1] then wake(1) end
+  wake_if_first(KEYS[1], ARGV[1])
 end
 return (old[1] or old[2]) and 'updated' or 'registered'

@@ -31,7 +31,7 @@ local function admit_with(id, payload, due, group, key, window, way, lane)
   if due then
     redis.call('HSET', row, 'state', 'scheduled')
     redis.call('ZADD', base .. 'schedule', due, id)
-    wake_if_first(id)
+    wake_if_first(base .. 'schedule', id)
   else
     wake(to_place(id, group ~= '' and group))
   end

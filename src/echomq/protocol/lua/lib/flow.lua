@@ -6,6 +6,7 @@
 -- @include wake
 -- @include tell
 -- @include owe
+-- @include free_key
 -- bury_row(id, reason, followed): into the morgue, without a signal to its parent; the caller has taken it out of its
 -- place. `followed`: the caller admits what is to follow its death, so nothing is owed.
 local function bury_row(id, reason, followed)
@@ -13,8 +14,7 @@ local function bury_row(id, reason, followed)
   redis.call('ZADD', base .. 'dead', 0, id)
   redis.call('HSET', row, 'state', 'dead', 'last_error', reason, 'died_ms', string.format('%.0f', now))
   mind('HINCRBY', base .. 'metrics:failed', 'count', 1)
-  local key = redis.call('HGET', row, 'dedup')
-  if key and mind('GET', base .. 'de:' .. key) == id then redis.call('DEL', base .. 'de:' .. key) end
+  free_key(id, redis.call('HGET', row, 'dedup'))
   if not followed then owe(id, reason) end
   tell({ id })
 end

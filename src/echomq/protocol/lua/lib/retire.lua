@@ -8,6 +8,7 @@
 -- @include flow
 -- @include ceiling
 -- @include tell
+-- @include free_key
 local GUARD_MS = 86400000
 -- guard(rows): a finished parent's subkeys stay one day, against redelivery.
 local function guard(rows)
@@ -55,9 +56,7 @@ local function retire(ids, tokens, results, ttls)
         doomed[#doomed + 1] = row
         doomed[#doomed + 1] = row .. ':logs'
         doomed[#doomed + 1] = row .. ':lock'
-        if known[5] and mind('GET', base .. 'de:' .. known[5]) == id then
-          redis.call('DEL', base .. 'de:' .. known[5])
-        end
+        free_key(id, known[5])
         if ttls[i] ~= '0' then
           redis.call('SET', row .. ':result', results[i], 'PX', ttls[i])
           kept[#kept + 1] = id
