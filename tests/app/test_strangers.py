@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from echomq import EchoMQ, Worker, jobs, metrics, mint
-from echomq.app import patience
-from echomq.app.patience import Patience, nearest
+from echomq.app import text
+from echomq.app.patience import Patience
+from echomq.app.text import nearest
 from echomq.protocol.replies import State
 from support.servers import Server
 
@@ -188,7 +189,7 @@ async def test_a_name_of_a_million_letters_is_cut_before_anything_is_done_with_i
         compared.append(len(name))
         return get_close_matches(name, *rest, **more)
 
-    monkeypatch.setattr(patience, "get_close_matches", matches)
+    monkeypatch.setattr(text, "get_close_matches", matches)
     mq.job(name="known")(lambda: None)
     job_id = mint()
     await mq.arun(jobs.enqueue(queue, job_id, json.dumps({"v": 1, "job": "known" * 200_000})))
