@@ -6,15 +6,14 @@ from echomq.protocol.call import Call, Plan, Reply
 from echomq.protocol.checks import check_job
 from echomq.protocol.errors import QueueNameError
 from echomq.protocol.keys import check_queue, keys
-from echomq.protocol.replies import as_bytes, as_int, as_list
+from echomq.protocol.replies import as_int, as_list
+from echomq.protocol.walks import escaped, page
 
 __all__ = ["clock", "exists", "held", "holds", "queues"]
 
-_STEP = 1_000
-
 # Rows are the many; every queue has keys beside them, except one that holds nothing but flow parents that wait.
-_BESIDE_ROWS = ("MATCH", "emq:{*}:[^j]*", "COUNT", _STEP)
-_OF_PARENTS = ("MATCH", "emq:{*}:job:*:dependencies", "COUNT", _STEP, "TYPE", "string")
+_BESIDE_ROWS = ("emq:{*}:[^j]*", "")
+_OF_PARENTS = ("emq:{*}:job:*:dependencies", "string")
 
 
 def queue_of(key: bytes) -> str | None:
@@ -28,24 +27,16 @@ def queue_of(key: bytes) -> str | None:
         return None
 
 
-def _page(cursor: bytes, args: tuple[str | int, ...]) -> Call[tuple[bytes, tuple[bytes, ...]]]:
-    def decode(reply: Reply) -> tuple[bytes, tuple[bytes, ...]]:
-        following, found = as_list(reply)
-        return as_bytes(following), tuple(as_bytes(key) for key in as_list(found))
-
-    return Call("discover", (), (cursor, *args), decode, command="SCAN", home="emq")
-
-
 def queues() -> Plan[tuple[str, ...]]:
     """The names of the queues that have a key on the server, sorted.
 
     It walks the server's keys twice, a thousand a step, and is sent few of them: a queue in use is not held up.
     """
     found: set[str] = set()
-    for args in (_BESIDE_ROWS, _OF_PARENTS):
+    for pattern, kind in (_BESIDE_ROWS, _OF_PARENTS):
         cursor = b"0"
         while True:
-            cursor, names = yield _page(cursor, args)
+            cursor, names = yield page("discover", cursor, pattern, kind=kind)
             found.update(name for name in map(queue_of, names) if name is not None)
             if cursor == b"0":
                 break
@@ -75,12 +66,11 @@ def holds(queue: str, job_id: str) -> Call[bool]:
 def held(queue: str, *, limit: int) -> Plan[tuple[str, ...]]:
     """Up to `limit` ids of flow parents that may be waiting for children: in no set, so it walks the server's keys."""
     k = keys(queue)
-    glob = "".join(f"\\{char}" if char in "*?[]\\^-" else char for char in k.job_prefix)
-    args = ("MATCH", glob + "*:dependencies", "COUNT", _STEP, "TYPE", "string")
+    pattern = escaped(k.job_prefix) + "*:dependencies"
     found: dict[str, None] = {}
     cursor = b"0"
     while True:
-        cursor, names = yield _page(cursor, args)
+        cursor, names = yield page("discover", cursor, pattern, kind="string")
         for name in names:
             text = name.decode("utf-8", "replace")
             found[text[len(k.job_prefix) : -len(":dependencies")]] = None

@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterable
 from echomq.protocol.call import Arg, Call, Plan, Reply
 from echomq.protocol.discover import queue_of
 from echomq.protocol.keys import Keys, keys
-from echomq.protocol.replies import as_bytes, as_int, as_list
+from echomq.protocol.replies import as_blobs, as_int, as_list
 from echomq.protocol.scripts import script
+from echomq.protocol.walks import page
 
 __all__ = ["unreleasable"]
 
@@ -30,16 +31,8 @@ _Pairs = tuple[tuple[bytes, bytes], ...]
 
 
 def _pairs(reply: Reply) -> _Pairs:
-    items = [as_bytes(item) for item in as_list(reply)]
+    items = as_blobs(reply)
     return tuple(zip(items[::2], items[1::2], strict=True))
-
-
-def _page(cursor: bytes, pattern: str, home: str) -> Call[tuple[bytes, tuple[bytes, ...]]]:
-    def decode(reply: Reply) -> tuple[bytes, tuple[bytes, ...]]:
-        following, found = as_list(reply)
-        return as_bytes(following), tuple(as_bytes(key) for key in as_list(found))
-
-    return Call("audit", (), (cursor, "MATCH", pattern, "COUNT", _PAGE), decode, command="SCAN", home=home)
 
 
 def _by_queue(found: Iterable[bytes]) -> dict[str, list[bytes]]:
@@ -79,7 +72,7 @@ def unreleasable(k: Keys, suspects: Collection[bytes]) -> Plan[dict[bytes, tuple
     for pattern in (_ROWS, _OUTBOXES) if suspects else ():
         cursor = b"0"
         while True:
-            cursor, found = yield _page(cursor, pattern, k.base)
+            cursor, found = yield page("audit", cursor, pattern, home=k.base)
             for queue, names in _by_queue(found).items():
                 for child, parent in (yield _of(k, queue, names) if pattern is _ROWS else _signals(k, queue)):
                     children[parent].add(child)

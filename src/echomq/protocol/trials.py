@@ -9,8 +9,9 @@ from echomq.protocol.call import Call, Plan, Reply
 from echomq.protocol.checks import integer
 from echomq.protocol.discover import queue_of
 from echomq.protocol.keys import VERSION, keys
-from echomq.protocol.replies import as_bytes, as_int, as_list
+from echomq.protocol.replies import as_int, as_list
 from echomq.protocol.scripts import script
+from echomq.protocol.walks import escaped, page
 
 __all__ = ["MAX_HASTE_MS", "Hastened", "hasten", "unfence", "wipe"]
 
@@ -18,7 +19,6 @@ MAX_HASTE_MS: Final = 20 * 366 * 86_400_000
 """Twenty years: no score of a job that waits now comes near zero by that."""
 
 _HASTEN = script("hasten")
-_STEP: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,10 @@ def hasten(queue: str, span_ms: int) -> Call[Hastened]:
 def wipe(beginning: str = "") -> Plan[int]:
     """Removes the keys of every queue whose name begins so, without a look at what they are; gives how many."""
     gone = 0
+    pattern = f"emq:{{{escaped(beginning)}*"
     cursor = b"0"
     while True:
-        cursor, found = yield _page(cursor, beginning)
+        cursor, found = yield page("wipe", cursor, pattern)
         queues: dict[str, list[bytes]] = {}
         for key in found:
             if (queue := queue_of(key)) is not None and queue.startswith(beginning):
@@ -60,12 +61,3 @@ def wipe(beginning: str = "") -> Plan[int]:
 def unfence() -> Call[int]:
     """Removes the version that the server's data has (protocol §11): the next that connects says its own."""
     return Call("unfence", (VERSION,), (), as_int, command="DEL")
-
-
-def _page(cursor: bytes, beginning: str) -> Call[tuple[bytes, tuple[bytes, ...]]]:
-    def decode(reply: Reply) -> tuple[bytes, tuple[bytes, ...]]:
-        following, found = as_list(reply)
-        return as_bytes(following), tuple(as_bytes(key) for key in as_list(found))
-
-    glob = "".join(f"\\{char}" if char in "*?[]\\^" else char for char in beginning)
-    return Call("wipe", (), (cursor, "MATCH", f"emq:{{{glob}*", "COUNT", _STEP), decode, command="SCAN", home="emq")

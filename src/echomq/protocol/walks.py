@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from echomq.protocol.call import Call, Plan, Reply
 from echomq.protocol.keys import Keys
-from echomq.protocol.replies import as_bytes, as_list
+from echomq.protocol.replies import as_blobs, as_bytes, as_list
 
-__all__ = ["drained", "scan"]
+__all__ = ["Page", "drained", "escaped", "page", "scan"]
 
 _STEP = 1_000
+
+Page: TypeAlias = tuple[bytes, tuple[bytes, ...]]
+"""The next cursor (`b"0"`: the end), and the keys found."""
 
 
 def drained(step: Call[int], budget: int) -> Plan[int]:
@@ -24,14 +29,23 @@ def drained(step: Call[int], budget: int) -> Plan[int]:
     return plan()
 
 
-def scan(k: Keys, pattern: str, cursor: bytes) -> Call[tuple[bytes, tuple[bytes, ...]]]:
-    """One step of a walk of the server's keys: the next cursor (`b"0"`: the end) and keys after the queue's base that
-    fit the glob `pattern`, whole."""
+def escaped(text: str) -> str:
+    """The glob that fits this text alone."""
+    return "".join(f"\\{char}" if char in "*?[]\\^-" else char for char in text)
 
-    def decode(reply: Reply) -> tuple[bytes, tuple[bytes, ...]]:
-        following, items = as_list(reply)
-        return as_bytes(following), tuple(as_bytes(item) for item in as_list(items))
 
-    glob = "".join(f"\\{char}" if char in "*?[]\\^-" else char for char in k.base)
-    args = (cursor, "MATCH", glob + pattern, "COUNT", _STEP)
-    return Call("scan", (), args, decode, command="SCAN", home=k.base)
+def page(verb: str, cursor: bytes, pattern: str, *, kind: str = "", home: str = "emq") -> Call[Page]:
+    """One step of a walk of the server's keys: of a thousand, those that fit the glob `pattern`, of the type `kind` if
+    one is named. `home` is the key whose node is asked in a cluster."""
+    args = (cursor, "MATCH", pattern, "COUNT", _STEP, *(("TYPE", kind) if kind else ()))
+    return Call(verb, (), args, _page, command="SCAN", home=home)
+
+
+def _page(reply: Reply) -> Page:
+    following, found = as_list(reply)
+    return as_bytes(following), as_blobs(found)
+
+
+def scan(k: Keys, pattern: str, cursor: bytes) -> Call[Page]:
+    """One step of a walk of the keys after the queue's base that fit the glob `pattern`, whole."""
+    return page("scan", cursor, escaped(k.base) + pattern, home=k.base)
