@@ -36,10 +36,10 @@ def test_exponential_is_its_formula(policy: Exponential, attempts: int) -> None:
 
 
 def test_a_huge_count_of_attempts_costs_nothing() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert delay_ms(Exponential(1, MAX_SPAN_MS), 10**9) == MAX_SPAN_MS
     assert delay_ms(Exponential(1, 1), 10**300) == 1
-    assert time.perf_counter() - start < 0.5  # the naive power takes seconds and gigabytes
+    assert time.process_time() - start < 0.5  # the naive power takes seconds and gigabytes
 
 
 @given(PLAIN, ATTEMPTS, st.integers())

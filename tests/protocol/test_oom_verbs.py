@@ -114,7 +114,13 @@ def test_everything_else_works(scene: Scene) -> None:
     assert len(scene.run(lanes.claim_weighted(q)).jobs) >= 1
     assert scene.run(admin.retain(q)) == (0, "")
     assert scene.finish(audit.audit(q, mend=True)) == ()
-    assert scene.finish(lanes.drain(q, B)) >= 0
+    scene.execute("CONFIG", "SET", "maxmemory", 0)
+    scene.run(lanes.enqueue(q, scene.mint(), b"p", B))
+    scene.execute("CONFIG", "SET", "maxmemory", 1)
+    in_b = scene.run(lanes.depth(q, B))
+    assert in_b >= 1
+    assert scene.finish(lanes.drain(q, B)) == in_b
+    assert scene.run(lanes.depth(q, B)) == 0
     assert scene.finish(admin.drain(q, scheduled=True)) > 0
     scene.run(admin.pause_queue(q))
     scene.finish(admin.obliterate(q, force=True))

@@ -177,15 +177,38 @@ async def test_a_keeper_whose_slots_are_full_hands_the_time_on(desk: Desk) -> No
 
 
 async def test_a_keeper_that_dies_costs_one_beat_once(desk: Desk) -> None:
-    async with desk.consuming(beat_ms=300) as other:
-        async with desk.consuming(beat_ms=MINUTE) as keeper:
-            await keeper.parked.reach(1)
-            await other.parked.reach(1)
-            base = desk.raw.now_ms()
-            for number in range(8):
-                desk.schedule(base + 200 * number)
-            await until(lambda: len(desk.seen) >= 2)
+    async with desk.consuming(beat_ms=MINUTE) as other:
+        await other.parked.reach(1)
+        # As after the death of the keeper: nobody keeps the time, and nobody tells of what is scheduled.
+        other._turns.time.keeps = False
+        base = desk.raw.now_ms()
+        for number in range(8):
+            desk.schedule(base + 200 * number, token=False)
+        await other.beat()
+        beats = other.beats.count
         await until(lambda: len(desk.seen) == 8)
+        assert other.beats.count == beats
+
+
+async def test_a_full_consumer_whose_beat_finds_the_keeper_gone_takes_the_time_over(desk: Desk) -> None:
+    go = asyncio.Event()
+    busy: list[str] = []
+
+    async def hold(job: Claimed) -> None:
+        busy.append(job.id)
+        await go.wait()
+
+    async with desk.consuming(hold, beat_ms=MINUTE) as full:
+        desk.enqueue()
+        await until(lambda: busy)
+        full._turns.time.keeps = False
+        async with desk.consuming(beat_ms=MINUTE) as other:
+            await other.parked.reach(1)
+            timed = desk.schedule(desk.raw.now_ms() - 1, token=False)
+            await full.beat()
+            await until(lambda: desk.seen)
+            go.set()
+    assert [job.id for job in desk.seen] == [timed]
 
 
 async def test_an_idle_beat_costs_two_commands(desk: Desk) -> None:
