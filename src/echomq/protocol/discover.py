@@ -83,6 +83,6 @@ def _now_ms(reply: Reply) -> int:
     return as_int(seconds) * 1_000 + as_int(microseconds) // 1_000
 
 
-def clock() -> Call[int]:
-    """The server's clock, Unix ms."""
-    return Call("clock", (), (), _now_ms, command="TIME", home="emq")
+def clock(queue: str = "") -> Call[int]:
+    """The server's clock, Unix ms; in a cluster that of the node which has the queue."""
+    return Call("clock", (), (), _now_ms, command="TIME", home=keys(queue).base if queue else "emq")

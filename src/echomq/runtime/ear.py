@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from echomq.identity.errors import EchoMQError
@@ -24,13 +25,21 @@ BLOCK_S: Final = 10
 _MARGIN_S: Final = 5.0
 
 
-def token_pushes(queue: str) -> list[Call[Any]]:
-    """Hands one token on to whoever parks; the list stays within its 64."""
+def push_token(conn: AsyncConnector, queue: str) -> None:
+    """Hand a token on to whoever parks, the list within its 64: a hint, for which the beats of the others stand in."""
     wake = keys(queue).wake
-    return [
-        Call("wake", (wake,), ("1",), ignored, command="LPUSH", subject=queue),
-        Call("wake", (wake,), (0, 63), ignored, command="LTRIM", subject=queue),
-    ]
+    with suppress(EchoMQError):
+        for call in (
+            Call("wake", (wake,), ("1",), ignored, command="LPUSH", subject=queue),
+            Call("wake", (wake,), (0, 63), ignored, command="LTRIM", subject=queue),
+        ):
+            conn.submit(call).add_done_callback(_forget)
+
+
+def _forget(future: asyncio.Future[Any]) -> None:
+    """Look at what became of a call that nobody waits for, so that asyncio does not complain of it."""
+    if not future.cancelled():
+        future.exception()
 
 
 class Ear:

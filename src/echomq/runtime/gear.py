@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from echomq.identity.errors import EchoMQError
 from echomq.runtime.drain import FAREWELL_S
-from echomq.runtime.ear import Ear, token_pushes
+from echomq.runtime.ear import Ear, push_token
 from echomq.runtime.hand import Hand
 from echomq.runtime.legs import Legs
 from echomq.runtime.loops import log
@@ -31,10 +29,8 @@ class Gear:
     loop: asyncio.AbstractEventLoop
 
     def push_token(self) -> None:
-        """Hand a token on to whoever parks: a hint, for which the beats of the others stand in."""
-        with suppress(EchoMQError):
-            for call in token_pushes(self.hand.queue):
-                self.conn.submit(call).add_done_callback(forget)
+        """Hand a token on, see `push_token`."""
+        push_token(self.conn, self.hand.queue)
 
     async def farewell(self) -> None:
         """The last words to the server, within `FAREWELL_S`."""
@@ -50,9 +46,3 @@ class Gear:
         self.runner.close()
         await self.ear.close()
         await self.conn.close()
-
-
-def forget(future: asyncio.Future[Any]) -> None:
-    """Look at what became of a call that nobody waits for, so that asyncio does not complain of it."""
-    if not future.cancelled():
-        future.exception()

@@ -13,14 +13,13 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from echomq.identity.errors import EchoMQError
-from echomq.protocol.call import Call, Reply
 from echomq.protocol.checks import integer
+from echomq.protocol.discover import clock
 from echomq.protocol.jobs import LEASE_MS
-from echomq.protocol.keys import check_queue, keys
-from echomq.protocol.replies import Claims, as_int, as_list
+from echomq.protocol.keys import check_queue
+from echomq.protocol.replies import Claims
 from echomq.runtime.dial import Dial
-from echomq.runtime.ear import Ear, token_pushes
-from echomq.runtime.gear import forget
+from echomq.runtime.ear import Ear, push_token
 from echomq.runtime.hand import Held
 from echomq.runtime.leases import LeaseKeeper
 from echomq.runtime.legs import Legs
@@ -144,9 +143,9 @@ class Metronome(Loop):
             self._legs.go(conn, loop.time())
             self._beat_at = loop.time() + self._beat_ms / 1_000
         await promote_due(conn, self.queue, self._batch)
-        await self._recurrences.fire(conn, await conn.run(_clock(self.queue)))
+        await self._recurrences.fire(conn, await conn.run(clock(self.queue)))
         sent_at = loop.time()
-        now_ms, *found = await conn.run_many([_clock(self.queue), *self._heads])
+        now_ms, *found = await conn.run_many([clock(self.queue), *self._heads])
         failure = next((each for each in (now_ms, *found) if isinstance(each, EchoMQError)), None)
         if failure is not None:
             raise failure
@@ -255,11 +254,7 @@ class Metronome(Loop):
 
     def _hand_on(self) -> None:
         if self._connector is not None:
-            try:
-                for call in token_pushes(self.queue):
-                    self._connector.submit(call).add_done_callback(forget)
-            except EchoMQError:
-                return  # a hint; the beats stand in for it
+            push_token(self._connector, self.queue)
 
     def _beat_soon(self) -> None:
         """The next run-at may have moved."""
@@ -282,11 +277,3 @@ class Metronome(Loop):
             await self._nudge.wait()
         finally:
             timer.cancel()
-
-
-def _clock(queue: str) -> Call[int]:
-    def decode(reply: Reply) -> int:
-        seconds, micros = as_list(reply)
-        return as_int(seconds) * 1_000 + as_int(micros) // 1_000
-
-    return Call("time", (), (), decode, command="TIME", home=keys(queue).base)

@@ -65,7 +65,7 @@ class Pump(Loop):
         """
         conn = await self.conn()
         await promote_due(conn, self._queue, self._batch)
-        await self._recurrences.fire(conn, await conn.run(clock()))
+        await self._recurrences.fire(conn, await conn.run(clock(self._queue)))
         await self.outbox.deliver(conn)
         if self._count % RETAIN_BEATS == 0:
             await self._retention.apply(conn)

@@ -75,7 +75,7 @@ class Turns:
         """The registry of workers has lost this one."""
         self._promote = jobs.promote(queue, batch)
         self._heads = heads(queue)
-        self._clock = clock()
+        self._clock = clock(queue)
         self._share = concurrency if concurrency < PIPELINE else min((concurrency + 1) // 2, MOST)
         self.worth = (1, (self._share + 1) // 2)
         """How many finished jobs are worth a flight, and a second one beside it."""
