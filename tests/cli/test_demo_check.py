@@ -14,7 +14,7 @@ import pytest
 from echomq.cli.demo_listing import BUILT, Listing, default_folder, list_files, shown
 from echomq.cli.demo_records import Kind, Record, RecordReader, RecordWriter, carried, hash_once, path_of
 from echomq.cli.demo_run import run_demo
-from echomq.cli.demo_tally import TIMED, Tally, cast
+from echomq.cli.demo_tally import TIMED, Lateness, Tally, cast
 from echomq.cli.demo_totals import Buried, Ended, Totals, sum_up
 from echomq.cli.demo_view import silent
 from support.embedded import IDLE, folder
@@ -55,6 +55,13 @@ def test_a_folder_whose_files_were_all_hashed_once_is_fine(files: Path) -> None:
     assert answer.problems == ()
     assert answer.ok
     assert answer.compared == answer.hashed_once == 30
+
+
+def test_an_occurrence_is_as_late_as_it_began_behind_its_slot_and_moves_nothing() -> None:
+    tally = Tally.of([])
+    tally.add(Record(Kind.TICK, "tick", 5_200, 4_000))
+    assert tally.lateness == Lateness(1, 1_200, 1_200, 1_200)
+    assert (tally.moved, tally.ends) == (0, {})
 
 
 def test_a_file_that_was_never_hashed_is_named(files: Path) -> None:

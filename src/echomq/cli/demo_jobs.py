@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from echomq import EchoMQ, Fixed, Snooze
+from echomq import EchoMQ, Fixed, Snooze, current_job
 from echomq.app.job import PlainJob
+from echomq.app.times import instant_ms
 from echomq.cli.demo_records import Kind, Record, RecordWriter, hash_once
 from echomq.identity.minter import wall_clock_ms
 
@@ -37,8 +38,8 @@ def demo_jobs(queue: str, home: Path, records: Path) -> DemoJobs:
     writer = RecordWriter(records)
     tries: Counter[str] = Counter()
 
-    def note(kind: Kind, target: str) -> None:
-        writer.write(Record(kind, target, wall_clock_ms()))
+    def note(kind: Kind, target: str, due_ms: int = 0) -> None:
+        writer.write(Record(kind, target, wall_clock_ms(), due_ms))
 
     def hash_or_run(target: str, due_ms: int = 0) -> None:
         start_ms = wall_clock_ms()
@@ -72,6 +73,7 @@ def demo_jobs(queue: str, home: Path, records: Path) -> DemoJobs:
 
     @mq.job(name="demo.tick", queue=f"{queue}-clock")
     def tick() -> None:
-        note(Kind.TICK, "tick")
+        slot = current_job().slot
+        note(Kind.TICK, "tick", instant_ms("a slot", slot) if slot else 0)
 
     return DemoJobs(mq, hash_file, hash_flaky, hash_snoozed, never_works, tick)

@@ -15,12 +15,12 @@ from echomq.cli.demo_cleanup import remove_queues
 from echomq.cli.demo_jobs import DemoJobs, demo_jobs
 from echomq.cli.demo_listing import Listing
 from echomq.cli.demo_records import Kind, RecordReader
-from echomq.cli.demo_tally import PERIOD_MS, Tally
+from echomq.cli.demo_tally import Tally
 from echomq.cli.demo_totals import Buried, Ended, Totals, sum_up
 from echomq.cli.demo_view import Speed, View, ViewState
 from echomq.cli.demo_worker import RECORDS, WorkerProcess
 from echomq.identity.minter import mint, wall_clock_ms
-from echomq.protocol import jobs, metrics, repeat
+from echomq.protocol import jobs, metrics
 from echomq.protocol.call import Call
 from echomq.protocol.errors import DisconnectedError
 from echomq.protocol.replies import Counts
@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 BATCH: Final = 500
 AHEAD_MS: Final = 2_000
+PERIOD: Final = timedelta(seconds=1)
+"""Between two slots of the recurrence."""
 OCCURRENCES: Final = 3
 """How many slots of the recurrence are waited for."""
 POLL_S: Final = 0.1
@@ -82,9 +84,8 @@ class _Run:
         self._mark: int = 0
         self._idle = False
         self._speed = Speed()
-        period = timedelta(milliseconds=PERIOD_MS)
         # Not at once: the worker is still starting, and its start is not lateness.
-        self._recurrence = demo.tick.every(period, name="tick", first_in=period)
+        self._recurrence = demo.tick.every(PERIOD, name="tick", first_in=PERIOD)
 
     def to_its_end(self) -> Ended:
         """Enqueue everything, wait for it, end the recurrence, and wait until the queue is empty."""
@@ -119,8 +120,6 @@ class _Run:
         demo.hash_flaky.enqueue(casting.flaky)
         demo.hash_snoozed.enqueue(casting.snoozed)
         self._recurrence.register()
-        due = self._run(repeat.due(demo.tick.queue, now_ms=wall_clock_ms() + 60_000))
-        self.tally.grid_ms = int(float(due[0].score))
         for target in casting.timed:
             due_ms = wall_clock_ms() + AHEAD_MS
             demo.hash_file.at(datetime.fromtimestamp(due_ms / 1_000, UTC)).enqueue(target, due_ms)

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from echomq.cli.demo_listing import Found, shown
 from echomq.cli.demo_records import Kind, Record, carried, hash_once, path_of
 
-__all__ = ["CHECK_BYTES", "PERIOD_MS", "Casting", "Lateness", "Tally", "cast"]
+__all__ = ["CHECK_BYTES", "Casting", "Lateness", "Tally", "cast"]
 
 TIMED = 20
 """How many files are scheduled ahead."""
-PERIOD_MS = 1_000
-"""Between two slots of the recurrence."""
 CHECK_BYTES = 256 * 1024 * 1024
 """How much the demo reads a second time, to compare hashes."""
 
@@ -64,8 +62,6 @@ class Tally:
     late_ms: list[int] = field(default_factory=list)
     moved: int = 0
     """How many runs there were, without the recurrence's, which go on whatever happens."""
-    grid_ms: int = 0
-    """Any slot of the recurrence. Its occurrences do not know their own, so the last one before they began counts."""
 
     @classmethod
     def of(cls, files: Iterable[Found]) -> Tally:
@@ -76,12 +72,11 @@ class Tally:
     def add(self, record: Record) -> None:
         """Count one run."""
         self.runs[record.kind] += 1
-        if record.kind is Kind.TICK:
-            self.late_ms.append((record.start_ms - self.grid_ms) % PERIOD_MS)
-            return
-        self.moved += 1
         if record.due_ms:
             self.late_ms.append(record.start_ms - record.due_ms)
+        if record.kind is Kind.TICK:
+            return
+        self.moved += 1
         if record.kind.final:
             self.ends.setdefault(record.target, []).append(record)
 
