@@ -52,7 +52,8 @@ _WORDS: Final = ("processes", "reload", *WorkerWords.__annotations__)
 
 
 class Supervisor:
-    """`processes` workers for an app, each in a process of its own with `options` of `Worker`.
+    """`processes` workers for an app, one a processor unless given, each in a process of its own with `options` of
+    `Worker`.
 
     `app` is an `EchoMQ` that is a global of a module, its `MODULE:OBJECT` as a text, or an `Address`. `reload`, for
     development: the workers are started anew when a Python file below the current folder changes; that needs

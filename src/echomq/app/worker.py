@@ -71,8 +71,9 @@ class Worker:
     with `order="strict"` a queue is served only while those before it have nothing to claim. `burst`: end when nothing
     can be claimed in any queue and nothing is in hand; what is scheduled for later is not waited for. `grace`: how long
     running jobs may go on once it is told to stop; then they are handed back, with no attempt spent. `events`: publish
-    what happens to each job, for `echomq.events`. `unknown_patience`: how long a job that this worker does not know
-    waits for one that does.
+    what happens to each job, for `echomq.events`. `lease`: how long it may be silent about a job in hand, by the
+    server's clock, before another worker runs that; it renews its leases while jobs run (protocol §4).
+    `unknown_patience`: how long a job that this worker does not know waits for one that does.
 
     `max_jobs`, `max_rss` (bytes): after so many jobs, or when this process has so much memory, it claims no more, ends
     what it has in hand, however long that takes, and stops; `worn` then says why. A `Supervisor` replaces it. `pool`:
