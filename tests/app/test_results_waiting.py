@@ -25,7 +25,6 @@ from echomq.errors import (
 from echomq.protocol.checks import MAX_SPAN_MS
 from echomq.protocol.keys import keys
 from support.desk import until
-from support.raw import RawClient
 from support.servers import Server
 
 SOON = timedelta(seconds=40)
@@ -57,12 +56,6 @@ def listeners(server: Server, queue: str) -> int:
         return int(client.execute("PUBSUB", "NUMSUB", keys(queue).results)[1])
 
 
-def calls(client: RawClient) -> dict[str, int]:
-    lines = client.execute("INFO", "commandstats").decode().splitlines()
-    stats = [line[8:].split(":", 1) for line in lines if line.startswith("cmdstat_")]
-    return {name: int(text.split("calls=")[1].split(",")[0]) for name, text in stats}
-
-
 async def test_a_result_comes_when_it_is_told_and_not_at_the_next_look(
     mq: EchoMQ, queue: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,7 +80,7 @@ async def test_a_thousand_that_wait_cost_one_subscription_and_a_look_a_message(
             done = [jobs.Finished(job.id, job.attempts, b"7", HOUR_MS) for job in claimed]
             await mq.arun(jobs.complete_many(queue, done))
         assert await waiting == [7] * 1_000
-        took, counted = time.monotonic() - began, calls(client)
+        took, counted = time.monotonic() - began, client.calls()
     assert counted["subscribe"] == 1
     assert counted["publish"] == 20
     # The first, one for each message, and one a second; a look reads all that it is about at once.
@@ -101,8 +94,8 @@ async def test_a_thousand_that_wait_for_nothing_cost_one_look_a_second(mq: EchoM
         await until(lambda: listeners(server, queue))
         client.execute("CONFIG", "RESETSTAT")
         began = time.monotonic()
-        await until(lambda: calls(client).get("mget", 0) >= 3)
-        took, counted = time.monotonic() - began, calls(client)
+        await until(lambda: client.calls().get("mget", 0) >= 3)
+        took, counted = time.monotonic() - began, client.calls()
     assert took > 1
     assert counted["mget"] <= took + 2
     assert not counted.keys() & {"subscribe", "unsubscribe", "publish", "get"}

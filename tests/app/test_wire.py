@@ -26,9 +26,8 @@ def where(server: Server, wire: str = "") -> str:
 def native_calls(server: Server) -> dict[str, int]:
     """The native commands that were called, and how often."""
     with server.client() as client:
-        lines = client.execute("INFO", "commandstats").decode().splitlines()
-    native = (line.removeprefix("cmdstat_emq.").split(":calls=") for line in lines if line.startswith("cmdstat_emq."))
-    return {name: int(stats.split(",")[0]) for name, stats in native}
+        calls = client.calls()
+    return {name.removeprefix("emq."): count for name, count in calls.items() if name.startswith("emq.")}
 
 
 @pytest.mark.parametrize("native", [True, False])

@@ -133,9 +133,7 @@ class Shop:
 
     def calls(self) -> dict[str, int]:
         """How often each command has run since `forget_calls`."""
-        lines = self.raw.execute("INFO", "commandstats").decode().splitlines()
-        pairs = (line[8:].split(":", 1) for line in lines if line.startswith("cmdstat_"))
-        return {name: int(stats.split("calls=")[1].split(",")[0]) for name, stats in pairs}
+        return self.raw.calls()
 
     def forget_calls(self) -> None:
         """Begins to count anew."""

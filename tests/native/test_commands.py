@@ -15,7 +15,6 @@ from support.raw import RawClient, ReplyError
 from support.runner import Scene
 from support.servers import Kind, Server, free_port, wait_until
 
-Q = "emq:{commands}:"
 JOB = "JOB0NgWEfAEJfs"
 CALLS: dict[str, Call[Any]] = {
     "schedule": jobs.enqueue_at("commands", JOB, b"p", at_ms=5),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -34,3 +34,16 @@ def other(scene: Scene) -> Scene:
 def third(scene: Scene) -> Scene:
     """A queue with a difficult name."""
     return beside(scene, ":+ü")
+
+
+@pytest.fixture
+def confined(start_server: Callable[..., Server]) -> Iterator[Scene]:
+    """A client that may touch the keys and channels of its own queue and of the one its flows reach, no others."""
+    server = start_server()
+    with server.client() as root, server.client() as client:
+        root.execute(
+            *("ACL", "SETUSER", "confined", "on", ">secret", "+@all"),
+            *("resetkeys", "%RW~emq:{confined}:*", "%RW~emq:{elsewhere}:*", "resetchannels", "&emq:{confined}:*"),
+        )
+        client.execute("AUTH", "confined", "secret")
+        yield Scene(Runner(client), "confined")

@@ -14,7 +14,7 @@ from echomq.protocol.call import Call
 from echomq.protocol.errors import InvalidInputError, StateError
 from echomq.protocol.replies import Counts, State
 from support.placing import PLACES, A, dead, enqueue, full, in_hand, in_lane, later
-from support.runner import Runner, Scene
+from support.runner import Scene
 from support.servers import Server
 
 JOB_ID = "JOB0NgWEfAEJfs"
@@ -223,19 +223,6 @@ def test_a_queue_that_is_none(queue: Any) -> None:
 
 
 # Its own keys
-
-
-@pytest.fixture
-def confined(start_server: Callable[..., Server]) -> Any:
-    """A client that may touch the keys and channels of its own queue and nothing else."""
-    server = start_server()
-    with server.client() as root, server.client() as client:
-        root.execute(
-            *("ACL", "SETUSER", "confined", "on", ">secret", "+@all"),
-            *("resetkeys", "%RW~emq:{confined}:*", "%RW~emq:{elsewhere}:*", "resetchannels", "&emq:{confined}:*"),
-        )
-        client.execute("AUTH", "confined", "secret")
-        yield Scene(Runner(client), "confined")
 
 
 def test_no_verb_touches_a_key_outside_its_queue(confined: Scene) -> None:

@@ -13,7 +13,7 @@ from echomq.protocol.errors import QueueNameError
 from echomq.protocol.flows import Node
 from support.invariants import breaches, snapshot
 from support.placing import admitted as enqueue
-from support.placing import found
+from support.placing import found, held, nowhere
 from support.runner import Scene
 
 HOUR = 3_600_000
@@ -108,12 +108,6 @@ def moved(place: str) -> Callable[[Scene], str]:
     return make
 
 
-def nowhere(scene: Scene) -> str:
-    job_id = enqueue(scene)
-    scene.execute("ZREM", scene.keys.pending, job_id)
-    return job_id
-
-
 def stateless(scene: Scene) -> str:
     job_id = enqueue(scene)
     scene.execute("HDEL", scene.keys.job(job_id), "state")
@@ -131,26 +125,20 @@ def scored(scene: Scene) -> str:
     return job_id
 
 
-def parent(scene: Scene) -> str:
-    root = Node(scene.queue, scene.mint(), b"p", (Node(scene.queue, scene.mint(), b"c"),))
-    scene.finish(flows.add(root))
-    return root.id
-
-
 def childless(scene: Scene) -> str:
-    job_id = parent(scene)
+    job_id = held(scene)
     scene.execute("SET", scene.keys.job(job_id) + ":dependencies", 0)
     return job_id
 
 
 def grouped_parent(scene: Scene) -> str:
-    job_id = parent(scene)
+    job_id = held(scene)
     scene.execute("HSET", scene.keys.job(job_id), "group", A)
     return job_id
 
 
 def released_wrongly(scene: Scene) -> str:
-    job_id = parent(scene)
+    job_id = held(scene)
     scene.execute("ZADD", scene.keys.pending, 0, job_id)
     return job_id
 

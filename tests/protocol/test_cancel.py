@@ -12,15 +12,10 @@ from echomq.protocol import admin, admission, jobs, lanes, metrics, workers
 from echomq.protocol.admin import Cancellation
 from echomq.protocol.errors import InvalidInputError
 from echomq.protocol.replies import Admission, Completion, State
-from support.placing import A, held, later
+from support.placing import A, held, later, nowhere
+from support.placing import admitted as enqueue
 from support.runner import Scene
 from support.servers import Server
-
-
-def enqueue(scene: Scene, group: str | None = None) -> str:
-    job_id = scene.mint()
-    scene.run(admission.admit(scene.queue, job_id, b"p", group=group))
-    return job_id
 
 
 def in_hand(scene: Scene, group: str | None = None) -> str:
@@ -31,18 +26,12 @@ def in_hand(scene: Scene, group: str | None = None) -> str:
     return job_id
 
 
-def stray(scene: Scene) -> str:
-    job_id = enqueue(scene)
-    scene.execute("ZREM", scene.keys.pending, job_id)
-    return job_id
-
-
 NOT_IN_HAND: dict[str, Callable[[Scene], str]] = {
     "pending": enqueue,
     "lane": lambda scene: enqueue(scene, A),
     "schedule": later,
     "held": held,
-    "nowhere": stray,
+    "nowhere": nowhere,
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from importlib.resources import files
 
 import pytest
@@ -12,7 +11,6 @@ from echomq.protocol import jobs, metrics, repeat
 from echomq.protocol.scripts import Script, registered, script
 from support.raw import ReplyError
 from support.runner import Runner, Scene
-from support.servers import Server
 
 FOLDER = files("echomq.protocol") / "lua"
 NAMES = sorted(p.name.removesuffix(".lua") for p in FOLDER.iterdir() if p.name.endswith(".lua"))
@@ -100,20 +98,7 @@ def test_a_first_key_that_is_no_queues_is_refused(runner: Runner) -> None:
     assert runner.execute("DBSIZE") == 0
 
 
-@pytest.fixture
-def confined(start_server: Callable[..., Server]) -> Iterator[Scene]:
-    """A client that may touch the keys of its own queue and nothing else."""
-    server = start_server()
-    with server.client() as root, server.client() as client:
-        root.execute(
-            *("ACL", "SETUSER", "confined", "on", ">secret", "+@all"),
-            *("resetkeys", "%RW~emq:{confined}:*", "resetchannels", "&emq:{confined}:*"),
-        )
-        client.execute("AUTH", "confined", "secret")
-        yield Scene(Runner(client), "confined")
-
-
-def test_no_verb_touches_a_key_outside_its_queue(confined: Scene) -> None:
+def test_no_script_touches_a_key_outside_its_queue(confined: Scene) -> None:
     scene, q = confined, confined.queue
     with pytest.raises(ReplyError, match="NOPERM"):
         scene.execute("SET", "emq:{other}:pending", "x")

@@ -98,12 +98,7 @@ class Desk:
 
     def calls(self) -> dict[str, int]:
         """How often clients, and their scripts, have run each command."""
-        out: dict[str, int] = {}
-        for line in self.raw.execute("INFO", "commandstats").decode().splitlines():
-            if line.startswith("cmdstat_"):
-                name, stats = line[8:].split(":", 1)
-                out[name] = int(stats.split("calls=")[1].split(",")[0])
-        return out
+        return self.raw.calls()
 
     def transitions(self) -> int:
         """How many transitions have run, as scripts (wire 4) and as native commands (wire 6)."""

@@ -24,10 +24,10 @@ class ScriptRunner(Runner):
     """Sends every call as its script, whatever the server knows."""
 
     def reply(self, call: Call[Any]) -> Any:
-        return super().reply(replace(call, script=_Plain(call.script)) if call.script else call)
+        return super().reply(replace(call, script=Plain(call.script)) if call.script else call)
 
 
-class _Plain:
+class Plain:
     """A script without a twin."""
 
     native = ""

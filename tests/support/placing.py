@@ -61,6 +61,13 @@ def held(scene: Scene) -> str:
     return root.id
 
 
+def nowhere(scene: Scene) -> str:
+    """A row that says pending, in no place."""
+    job_id = admitted(scene)
+    scene.execute("ZREM", scene.keys.pending, job_id)
+    return job_id
+
+
 PLACES: dict[str, Callable[[Scene], str]] = {
     "pending": lambda scene: enqueue(scene)[0],
     "lane": in_lane,

@@ -71,6 +71,12 @@ class RawClient:
         seconds, micros = self.execute("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
+    def calls(self) -> dict[str, int]:
+        """How often the server has run each command, for clients and in their scripts."""
+        lines = self.execute("INFO", "commandstats").decode().splitlines()
+        pairs = (line[8:].split(":", 1) for line in lines if line.startswith("cmdstat_"))
+        return {name: int(stats.partition("calls=")[2].split(",")[0]) for name, stats in pairs}
+
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()

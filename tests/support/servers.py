@@ -208,10 +208,6 @@ class Server:
         """End it as a crash would."""
         self._end(signal.SIGKILL)
 
-    def shut_down(self) -> None:
-        """End it in peace, keeping its folder."""
-        self._end(signal.SIGTERM)
-
     def restart(self) -> None:
         """Crash it and start it again on the same folder and address."""
         self.kill9()

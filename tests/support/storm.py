@@ -29,6 +29,7 @@ from echomq.protocol.scripts import registered, script, twins
 from support.grammar import THEMES, Speaker
 from support.invariants import check_queue_invariants, queues_on
 from support.lies import BAD_IDS, BAD_NUMBERS, BAD_TEXTS, bad_keys
+from support.native import Plain
 from support.raw import RawClient, ReplyError
 from support.runner import Runner
 from support.servers import Kind, Server
@@ -201,20 +202,11 @@ class Storm:
         text = str(reply)
         if text.endswith(" not native"):
             self.tally.left += 1
-            self._again.append(Call(call.verb, call.keys, call.args, call.decode, _Plain(call.script)))
+            self._again.append(Call(call.verb, call.keys, call.args, call.decode, Plain(call.script)))
             return
         self.tally.refused[text.split(" ", 1)[0]] += 1
         if not text.startswith(REFUSALS):
             raise StormError(f"a sound call was refused: {call.native_words()!r:.500}: {text}")
-
-
-class _Plain:
-    """A script without a twin."""
-
-    native = ""
-
-    def __init__(self, script: Any) -> None:
-        self.sha, self.source = script.sha, script.source
 
 
 def _waits(breach: Breach) -> bool:

@@ -46,11 +46,7 @@ def notes(server: Server, queue: str) -> str:
 
 def loads(server: Server) -> int:
     with server.client() as client:
-        stats = client.execute("INFO", "commandstats").decode()
-    for line in stats.splitlines():
-        if line.startswith("cmdstat_script|load:"):
-            return int(line.partition("calls=")[2].partition(",")[0])
-    return 0
+        return client.calls().get("script|load", 0)
 
 
 def test_one_load_serves_a_whole_flight(server: Server, queue: str, run_many: RunMany) -> None:

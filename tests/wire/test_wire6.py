@@ -63,9 +63,8 @@ def face(request: pytest.FixtureRequest) -> Face:
 def calls_of(server: Server, *names: str) -> list[int]:
     """How often each command was called."""
     with server.client() as client:
-        lines = client.execute("INFO", "commandstats").decode().splitlines()
-    stats = {line[8:].split(":")[0]: int(line.split("calls=")[1].split(",")[0]) for line in lines if "calls=" in line}
-    return [stats.get(name, 0) for name in names]
+        calls = client.calls()
+    return [calls.get(name, 0) for name in names]
 
 
 def grouped_due(server: Server, queue: str) -> str:
