@@ -59,3 +59,15 @@ def test_a_job_in_hand_is_told_with_what_to_do(server: Any, queue: str) -> None:
         conn.run(workers.keep(queue, [(job.id, job.token)]))
         with pytest.raises(LockedError, match="; a worker has it in hand: cancel it, or wait until it has ended"):
             conn.run(admin.remove_job(queue, job.id))
+
+
+@pytest.mark.parametrize("text", ["LOADING x", "BUSY x", "MASTERDOWN x", "CLUSTERDOWN x", "TRYAGAIN x"])
+def test_what_a_server_refuses_for_now_passes(text: str) -> None:
+    assert from_reply(text, verb="verb").passes
+
+
+@pytest.mark.parametrize(
+    "text", ["MOVED 1 a:2", "ASK 1 a:2", "BUSYGROUP x", "NOPERM x", "WRONGTYPE x", *sorted(REFUSALS)]
+)
+def test_what_the_same_server_would_refuse_again_does_not_pass(text: str) -> None:
+    assert not from_reply(text, verb="verb").passes

@@ -31,8 +31,6 @@ LINGER_S: Final = 5.0
 
 _BUFFER: Final = 10_000
 _PAUSES_S: Final = (0.02, 0.1, 0.5, 1.0)
-_PASSING: Final = ("LOADING ", "BUSY ", "MASTERDOWN ", "CLUSTERDOWN ", "TRYAGAIN ")
-"""Refusals that another look may not meet."""
 
 
 class Waiting:
@@ -205,7 +203,7 @@ class Desk:
         try:
             found = await self._connector.run(endings(self.queue, ids))
         except EchoMQError as error:
-            passes = isinstance(error, ServerError) and error.reply.startswith(_PASSING)
+            passes = isinstance(error, ServerError) and error.passes
             if passes or isinstance(error, DisconnectedError | OverloadedError):
                 self._look_again(ids, error)
             else:

@@ -32,6 +32,9 @@ __all__ = [
 ]
 
 
+_PASSING = ("LOADING ", "BUSY ", "MASTERDOWN ", "CLUSTERDOWN ", "TRYAGAIN ")
+
+
 class QueueNameError(InvalidInputError):
     """A queue name that protocol §2 does not allow."""
 
@@ -53,6 +56,11 @@ class ServerError(EchoMQError):
     def __init__(self, message: str, *, reply: str) -> None:
         super().__init__(message)
         self.reply = reply
+
+    @property
+    def passes(self) -> bool:
+        """Whether the same server may serve the same call later: it loads, is busy, or lacks slots for a while."""
+        return self.reply.startswith(_PASSING)
 
 
 class KindError(ServerError):

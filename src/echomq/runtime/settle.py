@@ -37,8 +37,8 @@ from echomq.wire import AsyncConnector
 _FALLBACK_MS: Final = 1_000
 _FINAL: Final = ("EMQ", "ERR ", "WRONGTYPE ")
 """Answers that a second sending cannot change; the others (LOADING, READONLY, OOM, ...) pass."""
-_PASSING: Final = ("LOADING ", "BUSY ", "MASTERDOWN ", "CLUSTERDOWN ", "TRYAGAIN ", "MOVED ", "ASK ")
-"""Answers to a look at a row that another look may change."""
+_ELSEWHERE: Final = ("MOVED ", "ASK ")
+"""Answers of a node that has not got the queue: they say nothing of a row, and a settlement waits for an operator."""
 
 
 @dataclass(slots=True)
@@ -192,7 +192,7 @@ class Settler:
             try:
                 self._looked(held, await conn.run(_marks(self._queue, held.job.id)))
             except ServerError as error:
-                if error.reply.startswith(_PASSING):
+                if error.passes or error.reply.startswith(_ELSEWHERE):
                     raise
                 # Its row cannot be looked at, so the settlement has to speak for itself: the script is as strict.
                 log.warning("job %s of %s: cannot look at its row: %s", held.job.id, self._queue, brief(error))
