@@ -18,6 +18,7 @@ from echomq.app.pool import Pool
 from echomq.protocol.replies import Claimed, Counts, State
 from echomq.runtime import Done
 from support.apps import Rows, burst
+from support.desk import until
 from support.embedded import alive
 from support.program import Process
 from support.servers import Server, wait_until
@@ -223,8 +224,7 @@ async def test_one_that_is_told_to_end_may_still_be_done(tasks: ModuleType, tmp_
     job = await tasks.notices.aenqueue()
     worker = Worker(tasks.mq, grace=timedelta(0))
     serving = asyncio.ensure_future(worker.serve())
-    while not (tmp_path / "asleep").exists():
-        await asyncio.sleep(0.01)
+    await until((tmp_path / "asleep").exists)
     worker.stop()
     await serving
     assert await job.result(timedelta(seconds=20)) == "noticed"
@@ -239,11 +239,9 @@ async def test_what_is_killed_to_be_handed_back_has_not_died_by_itself(tasks: Mo
         pool.run(job.queue, Claimed(job.id, row["payload"], 1, 0, 0), fresh=False, limit_s=None)
     )
     asleep = tmp_path / "asleep"
-    while not (asleep.exists() and asleep.read_text()):
-        await asyncio.sleep(0.01)
+    await until(lambda: asleep.exists() and asleep.read_text())
     pool.kill()
-    while alive(int(asleep.read_text())):
-        await asyncio.sleep(0.01)
+    await until(lambda: not alive(int(asleep.read_text())), "the end of the job")
     done, _ = await asyncio.wait((running,), timeout=0.5)
     assert not done, "it waits to be cancelled"
     running.cancel()

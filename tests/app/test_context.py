@@ -207,11 +207,13 @@ async def test_progress_and_log_can_be_read_while_it_runs(mq: EchoMQ, queue: str
 
     one, two = await work.aenqueue(), await plain.aenqueue()
     assert (await one.aprogress(), await two.aprogress()) == (None, None)
+
+    async def logged() -> bool:
+        of_one, of_two = [await mq.arun(admin.logs(queue, each.id)) for each in (one, two)]
+        return (of_one[1:], of_two) == (("Größe",), ("two", "three"))
+
     async with working():
-        while (await mq.arun(admin.logs(queue, one.id)))[1:] != ("Größe",):
-            await asyncio.sleep(0.01)
-        while (await mq.arun(admin.logs(queue, two.id))) != ("two", "three"):
-            await asyncio.sleep(0.01)
+        await until(logged)
         assert (await one.aprogress(), await two.aprogress()) == ("0.5", "almost")
         assert await asyncio.to_thread(one.progress) == "0.5"
         go.set()

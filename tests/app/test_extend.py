@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from echomq import Cancelled, EchoMQ, InvalidInputError, JobContext, State, Worker, current_job, metrics
-from support.apps import burst
+from support.apps import burst, state_is
 from support.servers import wait_until
 
 SHORT = timedelta(seconds=1)
@@ -146,8 +146,7 @@ def test_a_job_that_is_cancelled_gets_no_more_time(mq: EchoMQ) -> None:
         serving = asyncio.ensure_future(worker.serve())
         await asyncio.to_thread(ready.wait)
         await job.acancel("not wanted")
-        while await job.astate() is not State.DEAD:
-            await asyncio.sleep(0.01)
+        await state_is(job, State.DEAD)
         worker.stop()
         await serving
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,6 +12,7 @@ import pytest
 from echomq import Discard, EchoMQ, Failure, Snooze, Success, Worker, jobs
 from echomq.errors import JobDefinitionError
 from support.apps import burst
+from support.desk import until
 from support.servers import Server, wait_until
 
 
@@ -110,12 +110,10 @@ def test_a_job_that_lapses_too_often_is_followed(mq: EchoMQ, server: Server, que
 async def test_a_worker_that_is_there_follows_a_cancellation_at_once(mq: EchoMQ, heard: list[Any], working) -> None:
     work = followed(mq, lambda n: None)
     async with working() as worker:
-        while not worker.consumers or not worker.consumers[0].parked.count:
-            await asyncio.sleep(0.01)
+        await until(lambda: worker.consumers and worker.consumers[0].parked.count)
         job = await work.after(hours=1).aenqueue(1)
         await job.acancel()
-        while not heard:
-            await asyncio.sleep(0.01)
+        await until(lambda: heard)
     assert heard[0].id == job.id
 
 

@@ -14,6 +14,7 @@ from echomq import Dedup, Discard, EchoMQ, Snooze, jobs, mint
 from echomq.app.joblog import JobLog
 from echomq.identity.minter import wall_clock_ms
 from support.apps import burst
+from support.desk import until
 from support.servers import Server
 
 LOGGER = "echomq.worker.jobs"
@@ -79,8 +80,7 @@ async def test_a_cancelled_job_and_one_that_is_handed_back_have_theirs(mq: EchoM
         await first.acancel("enough")
         second = await work.aenqueue()
         await started.acquire()
-        while not told(lines):
-            await asyncio.sleep(0.01)
+        await until(lambda: told(lines))
     assert [(line.job_id, line.outcome, line.levelname) for line in told(lines)] == [
         (first.id, "cancelled", "INFO"),
         (second.id, "handed back", "INFO"),

@@ -8,6 +8,7 @@ import pytest
 
 from echomq import EchoMQ, InvalidInputError, Lane, lanes
 from echomq.errors import QueueNameError
+from support.desk import until
 from support.servers import Server
 
 
@@ -93,8 +94,7 @@ def test_a_worker_serves_lanes_and_flat_work_and_minds_the_limit(mq: EchoMQ, ser
 
     async def serve() -> None:
         async with working():
-            while len(seen) < 12:
-                await asyncio.sleep(0.01)
+            await until(lambda: len(seen) == 12)
 
     asyncio.run(serve())
     assert (sorted(seen), most) == (sorted(["acme", "other", ""] * 4), 1)

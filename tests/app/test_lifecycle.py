@@ -12,6 +12,7 @@ import pytest
 from echomq import Depends, EchoMQ, InvalidInputError, Worker, current_job
 from echomq.errors import StartupError
 from support.apps import burst
+from support.desk import until
 
 
 def noted(mq: EchoMQ) -> list[str]:
@@ -278,8 +279,7 @@ async def test_what_hangs_at_the_end_is_cut_short_by_a_second_stop(mq: EchoMQ, s
 
     worker = Worker(mq)
     serving = asyncio.ensure_future(worker.serve())
-    while not worker.stop_soon():
-        await asyncio.sleep(0)
+    await until(worker.stop_soon)
     await hanging.wait()
     assert not serving.done()
     worker.stop()

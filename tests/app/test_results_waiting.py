@@ -371,8 +371,11 @@ async def test_a_job_that_lapsed_too_often_has_failed_at_the_attempt_that_it_had
     job = await number(mq).aenqueue(1)
     waiting = asyncio.ensure_future(job.result(SOON))
     await mq.arun(jobs.claim_many(queue, 1, lease_ms=1))
-    while not (await mq.arun(jobs.sweep(queue, max_stalled=1))).dead:
-        await asyncio.sleep(0.005)
+
+    async def swept() -> bool:
+        return bool((await mq.arun(jobs.sweep(queue, max_stalled=1))).dead)
+
+    await until(swept)
     with pytest.raises(JobFailed, match="failed at attempt 1: stalled") as caught:
         await waiting
     assert caught.value.attempt == 1

@@ -12,6 +12,7 @@ import pytest
 from echomq import EchoMQ, InvalidInputError, Worker, metrics
 from echomq.app.recycle import rss_bytes
 from support.apps import burst
+from support.desk import until
 
 
 def queues_of(mq: EchoMQ, queue: str, order: list[str], names: str = "abc", count: int = 60) -> None:
@@ -94,8 +95,7 @@ async def test_a_worker_with_too_much_memory_ends_what_it_has_in_hand(mq: EchoMQ
     worker = Worker(mq, max_rss=rss_bytes() + 60_000_000)
     serving = asyncio.ensure_future(worker.serve())
     await begun.wait()
-    while worker.worn is None:
-        await asyncio.sleep(0.01)
+    await until(lambda: worker.worn is not None)
     late = await work.aenqueue()
     assert not serving.done()
     go.set()
@@ -120,8 +120,7 @@ async def test_a_worker_that_is_worn_can_still_be_told_to_stop(mq: EchoMQ, queue
     job = await work.aenqueue()
     worker = Worker(mq, max_jobs=1, grace=timedelta(milliseconds=50 if told == 1 else 60_000))
     serving = asyncio.ensure_future(worker.serve())
-    while worker.worn is None:
-        await asyncio.sleep(0.01)
+    await until(lambda: worker.worn is not None)
     for _ in range(told):
         worker.stop()
     await serving

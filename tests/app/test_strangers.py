@@ -17,6 +17,7 @@ from echomq.app import text
 from echomq.app.patience import Patience
 from echomq.app.text import nearest
 from echomq.protocol.replies import State
+from support.apps import id_is, state_is
 from support.servers import Server
 
 
@@ -114,8 +115,7 @@ async def test_a_job_that_another_worker_knows_waits_for_it(server: Server, mq: 
     job = await fresh.aenqueue()
     old = Worker(mq)
     serving = asyncio.ensure_future(old.serve())
-    while await newer.arun(metrics.state(queue, job.id)) is not State.SCHEDULED:
-        await asyncio.sleep(0.01)
+    await state_is(job, State.SCHEDULED)
     row = await newer.arun(metrics.row(queue, job.id))
     assert row.get("failures", b"0") == b"0"
     assert "last_error" not in row
@@ -133,8 +133,7 @@ async def test_a_job_that_nobody_knows_is_buried_when_it_has_waited(mq: EchoMQ, 
     job_id = mint()
     await mq.arun(jobs.enqueue(queue, job_id, json.dumps({"v": 1, "job": "mail.sent"})))
     async with working(unknown_patience=timedelta(milliseconds=300)):
-        while await mq.arun(metrics.state(queue, job_id)) is not State.DEAD:
-            await asyncio.sleep(0.01)
+        await id_is(mq, queue, job_id, State.DEAD)
     row = await mq.arun(metrics.row(queue, job_id))
     assert row["last_error"] == b"unknown job 'mail.sent'; this worker knows: 'mail.send'"
     assert int(row["attempts"]) >= 2
@@ -194,8 +193,7 @@ async def test_a_name_of_a_million_letters_is_cut_before_anything_is_done_with_i
     job_id = mint()
     await mq.arun(jobs.enqueue(queue, job_id, json.dumps({"v": 1, "job": "known" * 200_000})))
     async with working(unknown_patience=timedelta(milliseconds=300)):
-        while await mq.arun(metrics.state(queue, job_id)) is not State.DEAD:
-            await asyncio.sleep(0.01)
+        await id_is(mq, queue, job_id, State.DEAD)
     row = await mq.arun(metrics.row(queue, job_id))
     assert row["last_error"].decode() == f"unknown job '{'known' * 40}...'; this worker knows: 'known'"
     assert set(compared) == {200}

@@ -19,6 +19,7 @@ from echomq import EchoMQ, State, Worker, current_job, jobs, metrics
 from echomq.errors import ConnectError, InvalidInputError, NotTestingError
 from echomq.protocol.discover import queues
 from echomq.testing import Throwaway
+from support.desk import until
 from support.embedded import alive, is_gone, server_pid
 from support.servers import Server, wait_until
 
@@ -83,8 +84,7 @@ async def test_one_that_is_cancelled_while_it_opens_leaves_no_server() -> None:
     mq, _ = make()
     trial = mq.testing()
     opening = asyncio.ensure_future(trial.__aenter__())
-    while mq.ground.trial is None:
-        await asyncio.sleep(0.001)
+    await until(lambda: mq.ground.trial is not None)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
@@ -169,9 +169,7 @@ async def test_a_plain_block_in_a_coroutine_closes_what_its_loop_has_opened() ->
     with mq.testing():
         await mq.jobs["send"].aenqueue("ada")
         conn = await mq.aconnection()
-    async with asyncio.timeout(40):
-        while "closed" not in repr(conn):
-            await asyncio.sleep(0.001)
+    await until(lambda: "closed" in repr(conn))
 
 
 def test_apps_with_other_fences_follow_each_other_on_one_server() -> None:

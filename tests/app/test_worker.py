@@ -15,7 +15,8 @@ import pytest
 
 from echomq import EchoMQ, InvalidInputError, Snooze, Worker, errors, jobs, metrics, mint
 from echomq.protocol.replies import Counts, State
-from support.apps import Rows, burst
+from support.apps import Rows, burst, state_is
+from support.desk import until
 from support.servers import Server
 
 
@@ -192,8 +193,7 @@ async def test_a_failure_is_retried_by_the_jobs_own_rules(mq: EchoMQ, working, q
 
     job = await flaky.aenqueue()
     async with working():
-        while await mq.arun(metrics.state(queue, job.id)) is not State.ABSENT:
-            await asyncio.sleep(0.01)
+        await state_is(job, State.ABSENT)
     assert len(times) == 3
     assert times[1] - times[0] >= 0.02
     assert times[2] - times[1] >= 0.04
@@ -366,8 +366,7 @@ async def test_jobs_of_a_queue_run_beside_each_other_up_to_the_limit(mq: EchoMQ,
     async with working(concurrency=3) as worker:
         await full.wait()
         gate.set()
-        while sum(each.tally.completed for each in worker.consumers) < 9:
-            await asyncio.sleep(0.01)
+        await until(lambda: sum(each.tally.completed for each in worker.consumers) == 9)
     assert most == 3
 
 

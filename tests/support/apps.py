@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
 
 from echomq import EchoMQ, Job, JobContext, State, Worker, metrics
+from support.desk import until
 
 Rows = Callable[[], list[dict[str, bytes]]]
 """The fixture `dead_rows`: the rows in the morgue, oldest first."""
 
 
 async def state_is(job: Job[Any], state: State) -> None:
-    """Returns once the job is in that state; the test's deadline ends it otherwise."""
-    while await job.astate() is not state:
-        await asyncio.sleep(0.01)
+    """Returns once the job is in that state."""
+
+    async def met() -> bool:
+        return await job.astate() is state
+
+    await until(met, f"{job.id} is {state.value}")
+
+
+async def id_is(mq: EchoMQ, queue: str, job_id: str, state: State) -> None:
+    """Returns once the job of that id is in that state."""
+
+    async def met() -> bool:
+        return await mq.arun(metrics.state(queue, job_id)) is state
+
+    await until(met, f"{job_id} is {state.value}")
 
 
 def facts(job: JobContext) -> tuple[object, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,9 +18,9 @@ _TRANSITIONS = frozenset({"evalsha", "evalsha_ro"})
 
 
 async def until(condition: Callable[[], object], what: str = "condition", seconds: float = 40.0) -> None:
-    """Let the loop run until `condition()` is true; `TimeoutError` after `seconds`."""
+    """Let the loop run until `condition()` is true, or what its coroutine gives; `TimeoutError` after `seconds`."""
     end = time.monotonic() + seconds
-    while not condition():
+    while not (await met if inspect.iscoroutine(met := condition()) else met):
         if time.monotonic() > end:
             raise TimeoutError(f"{what}: not within {seconds:g} s")
         await asyncio.sleep(0.002)
