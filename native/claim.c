@@ -249,7 +249,7 @@ int emq_claim(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (!emq_same(emq_text(argv[1]), emq_word("2"))) return RedisModule_ReplyWithError(ctx, EMQ_KEYS(VERB, "2"));
     struct queue queue;
     if (!emq_queue(&queue, ctx, argv[2])) return RedisModule_ReplyWithError(ctx, EMQ_NO_BASE(VERB));
-    struct claim claim = {.why = "", .now = RedisModule_Milliseconds()};
+    struct claim claim = {.why = "", .now = emq_now()};
     long long lease = emq_natural(emq_text(argv[4]));
     claim.deadline = claim.now + lease;
     claim.want = emq_natural(emq_text(argv[5]));
@@ -259,8 +259,10 @@ int emq_claim(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (!emq_is_whole(&queue)) return RedisModule_ReplyWithError(ctx, EMQ_MOVING);
     claim.pending = emq_key_given(&queue, argv[2], "pending", EMQ_NOTHING);
     claim.active = emq_key_given(&queue, argv[3], "active", EMQ_NOTHING);
-    const char *left = claim_jobs(&queue, &claim);
-    if (left) RedisModule_ReplyWithError(ctx, left);
+    if (emq_may(&queue, argv, argc, (RedisModuleString *[]){claim.pending, claim.active}, 2)) {
+        const char *left = claim_jobs(&queue, &claim);
+        if (left) RedisModule_ReplyWithError(ctx, left);
+    }
     for (size_t i = 0; i < claim.count; i++) free_job(&queue, claim.jobs + i);
     RedisModule_Free(claim.jobs);
     emq_free(&queue, claim.pending);

@@ -125,7 +125,8 @@ static void finish(const struct queue *queue, RedisModuleString *active, struct 
     emq_wake_freed(queue, retired);
     if (writes->told) {
         RedisModuleString *channel = emq_key_named(queue, "results");
-        emq_done(RedisModule_Call(ctx, "PUBLISH", "!sb", channel, writes->told, writes->told_length));
+        /* As the user, who may not be allowed to: then nobody is told. */
+        emq_done(RedisModule_Call(ctx, "PUBLISH", "!Csb", channel, writes->told, writes->told_length));
         emq_free(queue, channel);
         RedisModule_Free(writes->told);
     }
@@ -194,8 +195,10 @@ int emq_complete_many(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     }
     if (!emq_is_whole(&queue)) return RedisModule_ReplyWithError(ctx, EMQ_MOVING);
     RedisModuleString *active = emq_key_given(&queue, argv[2], "active", EMQ_NOTHING);
-    if (emq_fits(&queue, active, REDISMODULE_KEYTYPE_ZSET)) complete(&queue, active, argv + 3, (size_t)(argc - 3) / 4);
-    else RedisModule_ReplyWithError(ctx, EMQ_WRONGTYPE);
+    if (emq_may(&queue, argv, argc, &active, 1)) {
+        if (emq_fits(&queue, active, REDISMODULE_KEYTYPE_ZSET)) complete(&queue, active, argv + 3, (size_t)(argc - 3) / 4);
+        else RedisModule_ReplyWithError(ctx, EMQ_WRONGTYPE);
+    }
     emq_free(&queue, active);
     return REDISMODULE_OK;
 }

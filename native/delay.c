@@ -84,7 +84,8 @@ int emq_delay(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     call.row = emq_key_given(&queue, argv[2], "job:", name);
     call.active = emq_key_given(&queue, argv[3], "active", EMQ_NOTHING);
     call.schedule = emq_key_given(&queue, argv[4], "schedule", EMQ_NOTHING);
-    delay(&queue, &call);
+    if (emq_may(&queue, argv, argc, (RedisModuleString *[]){call.row, call.active, call.schedule}, 3))
+        delay(&queue, &call);
     emq_free(&queue, call.row);
     emq_free(&queue, call.active);
     emq_free(&queue, call.schedule);

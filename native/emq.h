@@ -8,6 +8,7 @@
 
 #define EMQ_WRONGTYPE "WRONGTYPE Operation against a key holding the wrong kind of value"
 #define EMQ_MOVING "TRYAGAIN Multiple keys request during rehashing of slot"
+#define EMQ_FORBIDDEN "NOPERM No permissions to access a key"
 #define EMQ_NO_BASE(verb) "ERR " verb " first key must begin with emq:{queue}:"
 #define EMQ_NOT_A_JOB "EMQKIND job id must be JOB-namespaced"
 #define EMQ_KEYS(verb, count) "ERR " verb " number of keys must be " count
@@ -29,10 +30,12 @@ struct text {
     size_t length;
 };
 
-/* The queue that a call's first key names; `base` is that key up to and including `}:`. */
+/* The queue that a call's first key names; `base` is that key up to and including `}:`. `strays` says that the call
+ * names a key that is another than the one it goes by. */
 struct queue {
     RedisModuleCtx *ctx;
     struct text base;
+    bool strays;
 };
 
 /* text.c */
@@ -46,12 +49,18 @@ long long emq_natural(struct text text);
 /* call.c: what is checked before anything is read. */
 bool emq_queue(struct queue *queue, RedisModuleCtx *ctx, const RedisModuleString *first_key);
 bool emq_is_job(struct text id);
+/* The instant that `TIME` would tell a script in this place, in Unix ms: where the server holds it still for a
+ * transaction or a script, it stands still here. */
+long long emq_now(void);
 /* The run-at that `in|at value`, two arguments of a call, means. Gives what it is refused with, NULL when it is sound. */
 const char *emq_due(long long *run_at_ms, RedisModuleString **mode, const char *no_mode, const char *no_due);
 
 /* keys.c: `base part id tail`, to be freed with emq_free. A command goes by its first key's queue and its id alone, as
  * the scripts do: `given`, the key that a caller names for it, is only taken when it is the same. */
-RedisModuleString *emq_key_given(const struct queue *queue, RedisModuleString *given, const char *part, struct text id);
+RedisModuleString *emq_key_given(struct queue *queue, RedisModuleString *given, const char *part, struct text id);
+/* Whether the user may touch the `count` keys that the call goes by; replies with the refusal when not. The server has
+ * checked those that were given, so it is only asked again where one of them strays. */
+bool emq_may(const struct queue *queue, RedisModuleString **argv, int argc, RedisModuleString *const *keys, int count);
 RedisModuleString *emq_key(const struct queue *queue, const char *part, struct text id, const char *tail);
 RedisModuleString *emq_key_named(const struct queue *queue, const char *name);
 void emq_free(const struct queue *queue, RedisModuleString *string);

@@ -23,8 +23,9 @@ int emq_enqueue(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (!emq_is_job(name)) return RedisModule_ReplyWithError(ctx, EMQ_NOT_A_JOB);
     RedisModuleString *row = emq_key_given(&queue, argv[2], "job:", name);
     RedisModuleString *pending = emq_key_given(&queue, argv[3], "pending", EMQ_NOTHING);
-    int answer = admit(&queue, row, pending, argv[4], argv[5]);
+    if (emq_may(&queue, argv, argc, (RedisModuleString *[]){row, pending}, 2))
+        admit(&queue, row, pending, argv[4], argv[5]);
     emq_free(&queue, row);
     emq_free(&queue, pending);
-    return answer;
+    return REDISMODULE_OK;
 }

@@ -39,8 +39,10 @@ int emq_enqueue_many(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     }
     if (!emq_is_whole(&queue)) return RedisModule_ReplyWithError(ctx, EMQ_MOVING);
     RedisModuleString *pending = emq_key_given(&queue, argv[2], "pending", EMQ_NOTHING);
-    if (emq_fits(&queue, pending, REDISMODULE_KEYTYPE_ZSET)) admit(&queue, pending, argv + 3, (argc - 3) / 2);
-    else RedisModule_ReplyWithError(ctx, EMQ_WRONGTYPE);
+    if (emq_may(&queue, argv, argc, &pending, 1)) {
+        if (emq_fits(&queue, pending, REDISMODULE_KEYTYPE_ZSET)) admit(&queue, pending, argv + 3, (argc - 3) / 2);
+        else RedisModule_ReplyWithError(ctx, EMQ_WRONGTYPE);
+    }
     emq_free(&queue, pending);
     return REDISMODULE_OK;
 }

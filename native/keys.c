@@ -1,4 +1,5 @@
 /* The keys of a queue (protocol §2), and what they hold. */
+#include <errno.h>
 #include <string.h>
 
 #include "emq.h"
@@ -30,9 +31,24 @@ static bool is_key(const struct queue *queue, const RedisModuleString *key, cons
            memcmp(given.at + queue->base.length + length, id.at, id.length) == 0;
 }
 
-RedisModuleString *emq_key_given(const struct queue *queue, RedisModuleString *given, const char *part, struct text id) {
-    if (!is_key(queue, given, part, id)) return emq_key(queue, part, id, "");
-    return RedisModule_HoldString(queue->ctx, given);
+RedisModuleString *emq_key_given(struct queue *queue, RedisModuleString *given, const char *part, struct text id) {
+    if (is_key(queue, given, part, id)) return RedisModule_HoldString(queue->ctx, given);
+    queue->strays = true;
+    return emq_key(queue, part, id, "");
+}
+
+/* The server is asked for the same command with the right keys, as this user. Should it let the call through, the
+ * command refuses it at once, by its number of keys. */
+bool emq_may(const struct queue *queue, RedisModuleString **argv, int argc, RedisModuleString *const *keys, int count) {
+    if (!queue->strays) return true;
+    enum { MOST = 8 };
+    RedisModuleString *words[MOST];
+    for (int i = 0; i < MOST; i++) words[i] = i >= 1 && i <= count ? keys[i - 1] : emq_words.zero;
+    errno = 0;
+    emq_done(RedisModule_Call(queue->ctx, emq_text(argv[0]).at, "Cv", words, (size_t)(argc <= MOST ? argc - 1 : MOST)));
+    if (errno != EACCES) return true;
+    RedisModule_ReplyWithError(queue->ctx, EMQ_FORBIDDEN);
+    return false;
 }
 
 RedisModuleString *emq_key_named(const struct queue *queue, const char *name) {

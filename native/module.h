@@ -169,7 +169,9 @@ typedef struct {
     F(int, NotifyKeyspaceEvent, (RedisModuleCtx *, int, const char *, RedisModuleString *))
 
 /* The same for what only newer servers have. */
-#define MODULE_OPTIONAL(F) F(int, SetCommandACLCategories, (RedisModuleCommand *, const char *))
+#define MODULE_OPTIONAL(F)                                                                                           \
+    F(int, SetCommandACLCategories, (RedisModuleCommand *, const char *))                                            \
+    F(long long, CachedMicroseconds, (void))
 
 #define MODULE_DECLARE(result, name, parameters) extern result(*RedisModule_##name) parameters;
 MODULE_FUNCTIONS(MODULE_DECLARE)

@@ -26,7 +26,7 @@ static void add(struct batch *batch, RedisModuleString *id) {
 static void read_due(const struct queue *queue, RedisModuleString *schedule, long long most, struct batch *batch) {
     RedisModuleKey *handle = RedisModule_OpenKey(queue->ctx, schedule, REDISMODULE_READ);
     if (!handle) return;
-    double now = (double)RedisModule_Milliseconds();
+    double now = (double)emq_now();
     if (RedisModule_ZsetFirstInScoreRange(handle, -INFINITY, now, 0, 0) == REDISMODULE_OK) {
         while (!RedisModule_ZsetRangeEndReached(handle) && (unsigned long long)most > batch->count) {
             add(batch, RedisModule_ZsetRangeCurrentElement(handle, NULL));
@@ -119,7 +119,8 @@ int emq_promote(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (!emq_is_whole(&queue)) return RedisModule_ReplyWithError(ctx, EMQ_MOVING);
     RedisModuleString *schedule = emq_key_given(&queue, argv[2], "schedule", EMQ_NOTHING);
     RedisModuleString *pending = emq_key_given(&queue, argv[3], "pending", EMQ_NOTHING);
-    promote(&queue, schedule, pending, most);
+    if (emq_may(&queue, argv, argc, (RedisModuleString *[]){schedule, pending}, 2))
+        promote(&queue, schedule, pending, most);
     emq_free(&queue, schedule);
     emq_free(&queue, pending);
     return REDISMODULE_OK;

@@ -32,8 +32,9 @@ int emq_reschedule(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (!emq_is_job(name)) return RedisModule_ReplyWithError(ctx, EMQ_NOT_A_JOB);
     RedisModuleString *row = emq_key_given(&queue, argv[2], "job:", name);
     RedisModuleString *schedule = emq_key_given(&queue, argv[3], "schedule", EMQ_NOTHING);
-    int answer = move(&queue, row, schedule, argv[4], due);
+    if (emq_may(&queue, argv, argc, (RedisModuleString *[]){row, schedule}, 2))
+        move(&queue, row, schedule, argv[4], due);
     emq_free(&queue, row);
     emq_free(&queue, schedule);
-    return answer;
+    return REDISMODULE_OK;
 }

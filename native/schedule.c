@@ -4,23 +4,15 @@
 
 #define VERB "EMQ.SCHEDULE"
 
-static int admit(const struct queue *queue, RedisModuleString **argv, long long due) {
-    struct text name = emq_text(argv[4]);
-    RedisModuleString *row = emq_key_given(queue, argv[2], "job:", name), *id = argv[4];
-    RedisModuleString *schedule = emq_key_given(queue, argv[3], "schedule", EMQ_NOTHING);
-    if (emq_known(queue, row, name)) {
-        RedisModule_ReplyWithLongLong(queue->ctx, 0);
-    } else if (!emq_fits(queue, schedule, REDISMODULE_KEYTYPE_ZSET)) {
-        RedisModule_ReplyWithError(queue->ctx, EMQ_WRONGTYPE);
-    } else {
-        emq_done(RedisModule_Call(queue->ctx, "ZADD", "!sls", schedule, due, id));
-        emq_write_row(queue, row, emq_words.scheduled, argv[5]);
-        emq_wake_if_first(queue, schedule, id);
-        RedisModule_ReplyWithLongLong(queue->ctx, 1);
-    }
-    emq_free(queue, row);
-    emq_free(queue, schedule);
-    return REDISMODULE_OK;
+static int admit(const struct queue *queue, RedisModuleString *row, RedisModuleString *schedule, RedisModuleString *id,
+                 RedisModuleString *payload, long long due) {
+    if (emq_known(queue, row, emq_text(id))) return RedisModule_ReplyWithLongLong(queue->ctx, 0);
+    if (!emq_fits(queue, schedule, REDISMODULE_KEYTYPE_ZSET))
+        return RedisModule_ReplyWithError(queue->ctx, EMQ_WRONGTYPE);
+    emq_done(RedisModule_Call(queue->ctx, "ZADD", "!sls", schedule, due, id));
+    emq_write_row(queue, row, emq_words.scheduled, payload);
+    emq_wake_if_first(queue, schedule, id);
+    return RedisModule_ReplyWithLongLong(queue->ctx, 1);
 }
 
 int emq_schedule(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
@@ -31,6 +23,13 @@ int emq_schedule(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     long long due;
     const char *wrong = emq_due(&due, argv + 6, EMQ_MODE(VERB), EMQ_DUE(VERB));
     if (wrong) return RedisModule_ReplyWithError(ctx, wrong);
-    if (!emq_is_job(emq_text(argv[4]))) return RedisModule_ReplyWithError(ctx, EMQ_NOT_A_JOB);
-    return admit(&queue, argv, due);
+    struct text name = emq_text(argv[4]);
+    if (!emq_is_job(name)) return RedisModule_ReplyWithError(ctx, EMQ_NOT_A_JOB);
+    RedisModuleString *row = emq_key_given(&queue, argv[2], "job:", name);
+    RedisModuleString *schedule = emq_key_given(&queue, argv[3], "schedule", EMQ_NOTHING);
+    if (emq_may(&queue, argv, argc, (RedisModuleString *[]){row, schedule}, 2))
+        admit(&queue, row, schedule, argv[4], argv[5], due);
+    emq_free(&queue, row);
+    emq_free(&queue, schedule);
+    return REDISMODULE_OK;
 }

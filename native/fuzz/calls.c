@@ -1,6 +1,7 @@
 /* Commands that the module calls or replicates, and the events it tells of. */
 #include "parts.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ struct command {
     struct bytes words[WORDS];
     char *owned[WORDS];
     size_t count, owned_count;
-    bool replicates;
+    bool replicates, as_user;
 };
 
 static void word(struct command *command, struct bytes text) {
@@ -32,11 +33,12 @@ static void word_of_number(struct command *command, long long value) {
 static void read_words(struct command *command, const char *name, const char *format, va_list words) {
     memset(command, 0, offsetof(struct command, words));
     command->count = command->owned_count = 0;
-    command->replicates = false;
+    command->replicates = command->as_user = false;
     word(command, bytes_of(name));
     for (const char *at = format; *at; at++) {
         switch (*at) {
             case '!': command->replicates = true; break;
+            case 'C': command->as_user = true; break;
             case 'c': word(command, bytes_of(va_arg(words, const char *))); break;
             case 's': word(command, text_of(va_arg(words, RedisModuleString *))); break;
             case 'l': word_of_number(command, va_arg(words, long long)); break;
@@ -77,6 +79,17 @@ RedisModuleCallReply *host_Call(RedisModuleCtx *ctx, const char *name, const cha
     va_start(words, format);
     read_words(&spoken, name, format, words);
     va_end(words);
+    if (spoken.as_user && host.narrow) {
+        free_words(&spoken);
+        errno = EACCES;
+        return NULL;
+    }
+    /* A command of ours that the user may run with these keys refuses the call by its number of keys. */
+    if (strncmp(name, "EMQ.", 4) == 0 || strncmp(name, "emq.", 4) == 0) {
+        if (!bytes_same(spoken.words[1], bytes_of("0"))) store_fault("%.40s calls one of ours", name);
+        free_words(&spoken);
+        return NULL;
+    }
     if (host.moving && bytes_same(spoken.words[0], bytes_of("EXISTS"))) {
         free_words(&spoken);
         return NULL;

@@ -265,7 +265,9 @@ static void step(struct input *input, long long *now) {
     } else if (kind < 0xF8) {
         scene(input);
     } else if (kind < 0xFA) {
-        host_cluster(kind & 1, take(input) & 1);
+        uint8_t more = take(input);
+        host_cluster(kind & 1, more & 1);
+        host_narrow(more & 2);
     } else {
         *now += ((const long long[]){1, 1000, 3600000, -5})[kind % 4];
         host_clock(*now);

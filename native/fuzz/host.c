@@ -66,6 +66,8 @@ void host_Free(void *old) {
 
 long long host_Milliseconds(void) { return host.now_ms; }
 
+long long host_CachedMicroseconds(void) { return host.now_ms * 1000; }
+
 typedef void (*function)(void);
 
 static int get_api(const char *name, void *pointer) {
@@ -94,6 +96,7 @@ void host_reset(long long now_ms) {
     store_clear(&host.replica);
     host.now_ms = now_ms;
     host_cluster(false, false);
+    host_narrow(false);
 }
 
 void host_clock(long long now_ms) {
@@ -106,6 +109,8 @@ void host_cluster(bool clustered, bool moving) {
     emq_clustered = clustered;
     host.moving = moving;
 }
+
+void host_narrow(bool narrow) { host.narrow = narrow; }
 
 void host_write(const struct bytes *words, size_t count) {
     long long integer;

@@ -12,6 +12,8 @@ void host_reset(long long now_ms);
 void host_clock(long long now_ms);
 /* Whether it is a node of a cluster, and whether its slot is on the move: then a call to keys that are not there fails. */
 void host_cluster(bool clustered, bool moving);
+/* Whether the user may touch the keys alone that a call names, and publish nothing. */
+void host_narrow(bool narrow);
 /* Writes as another client would. */
 void host_write(const struct bytes *words, size_t count);
 

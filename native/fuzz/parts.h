@@ -35,7 +35,7 @@ struct registered {
 struct host {
     struct store primary, replica;
     long long now_ms;
-    bool wrote, replicated, refused, moving;
+    bool wrote, replicated, refused, moving, narrow;
     char refusal[256];
     long long owed;
     size_t strings, keys, replies, blocks;
