@@ -1,24 +1,27 @@
 /* EMQ.DELAY 3 row active schedule id token in|at due: a job in hand goes back to the schedule; no attempt, failure or
- * lapse is spent (protocol §5). Twin: lua/delay.lua, to which a grouped row is left before anything is written. */
+ * lapse is spent (protocol §5). Twin: lua/delay.lua, to which a grouped row and a cancelled one are left before anything
+ * is written. */
 #include "emq.h"
 
 #define VERB "EMQ.DELAY"
 
 struct row {
-    bool lives, grouped;
+    bool lives, grouped, cancelled;
     RedisModuleString *attempts;
 };
 
 static struct row read_row(const struct queue *queue, RedisModuleString *key) {
-    struct row row = {false, false, NULL};
+    struct row row = {false, false, false, NULL};
     RedisModuleKey *handle = RedisModule_OpenKey(queue->ctx, key, REDISMODULE_READ);
     if (!handle) return row;
     if (RedisModule_KeyType(handle) == REDISMODULE_KEYTYPE_HASH) {
-        int grouped = 0;
+        int grouped = 0, cancelled = 0;
         RedisModule_HashGet(handle, REDISMODULE_HASH_CFIELDS, "attempts", &row.attempts, NULL);
-        RedisModule_HashGet(handle, REDISMODULE_HASH_CFIELDS | REDISMODULE_HASH_EXISTS, "group", &grouped, NULL);
+        RedisModule_HashGet(handle, REDISMODULE_HASH_CFIELDS | REDISMODULE_HASH_EXISTS, "group", &grouped, "cancel",
+                            &cancelled, NULL);
         row.lives = true;
         row.grouped = grouped != 0;
+        row.cancelled = cancelled != 0;
     }
     RedisModule_CloseKey(handle);
     return row;
@@ -38,7 +41,8 @@ static const char *refusal(const struct queue *queue, const struct delay *call, 
     if (!active_fits) return EMQ_WRONGTYPE;
     if (!emq_member(queue, call->active, call->id)) return "EMQSTATE delay not active";
     if (!emq_fits(queue, call->schedule, REDISMODULE_KEYTYPE_ZSET)) return EMQ_WRONGTYPE;
-    return row->grouped ? "EMQSTATE delay lane not native" : NULL;
+    if (row->grouped) return "EMQSTATE delay lane not native";
+    return row->cancelled ? "EMQSTATE delay job not native" : NULL;
 }
 
 static void move(const struct queue *queue, const struct delay *call) {

@@ -220,6 +220,21 @@ def test_delay_leaves_a_grouped_row_to_the_script_once_all_else_is_right(pair: P
     pair.arrange(lambda s: s.execute("ZADD", s.keys.active, FAR, job_id))
 
 
+def test_delay_leaves_a_cancelled_job_to_the_script_once_all_else_is_right(pair: Pair) -> None:
+    job_id = in_hand(pair)
+    pair.arrange(lambda s: s.execute("HSET", s.keys.job(job_id), "cancel", "cancelled: stop"))
+
+    def call(scene: Scene) -> Call[Any]:
+        return jobs.delay(scene.queue, job_id, 1, at_ms=FAR)
+
+    assert pair.refused(lambda s: with_args(call(s), {1: "2"})) == "EMQSTALE delay token mismatch"
+    assert pair.left_to_script(call) == "EMQSTATE delay job not native"
+    pair.arrange(lambda s: grouped(s, job_id))
+    assert pair.left_to_script(call) == "EMQSTATE delay lane not native"
+    pair.arrange(lambda s: s.execute("HDEL", s.keys.job(job_id), "group", "cancel"))
+    assert pair.both(call) == 1
+
+
 @pytest.mark.parametrize(
     ("ceiling", "hands", "waiting", "tokens"),
     [("2", 2, 5, 1), ("2", 2, 0, 0), ("1", 2, 5, 0), ("9", 2, 5, 0), ("0", 1, 5, 0), ("x", 1, 5, 0), (" 2 ", 2, 5, 1)],

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from echomq.protocol import admin, admission, jobs, lanes, metrics, workers
+from echomq.protocol import admin, admission, flows, jobs, lanes, metrics, workers
 from echomq.protocol.admin import Cancellation
 from echomq.protocol.errors import InvalidInputError
-from echomq.protocol.replies import Admission, Completion, State
+from echomq.protocol.replies import Admission, Completion, Retried, State
 from support.placing import A, held, later, nowhere
 from support.placing import admitted as enqueue
 from support.runner import Scene
 from support.servers import Server
+
+HOUR = 3_600_000
 
 
 def in_hand(scene: Scene, group: str | None = None) -> str:
@@ -98,16 +100,12 @@ def test_a_holder_may_complete_all_the_same(scene: Scene) -> None:
 
 
 BACK: dict[str, Callable[[Scene, str], Any]] = {
-    "release": lambda scene, job_id: scene.run(jobs.release(scene.queue, job_id, 1)),
     "reap": lambda scene, job_id: (scene.lapse(job_id), scene.run(jobs.reap(scene.queue))),
-    "sweep": lambda scene, job_id: (scene.lapse(job_id), scene.run(jobs.sweep(scene.queue, max_stalled=5))),
-    "retry": lambda scene, job_id: (
-        scene.run(jobs.retry(scene.queue, job_id, 1, delay_ms=0, max_attempts=9, error="e")),
-        scene.fall_due(job_id),
-        scene.run(jobs.promote(scene.queue)),
-    ),
-    "delay": lambda scene, job_id: (
-        scene.run(jobs.delay(scene.queue, job_id, 1, at_ms=1)),
+    "another client's delay": lambda scene, job_id: (
+        scene.execute("ZREM", scene.keys.active, job_id),
+        scene.execute("HDEL", scene.keys.gactive, A),
+        scene.execute("HSET", scene.keys.job(job_id), "state", "scheduled"),
+        scene.execute("ZADD", scene.keys.schedule, 1, job_id),
         scene.run(jobs.promote(scene.queue)),
     ),
 }
@@ -126,11 +124,77 @@ def test_the_wish_outlives_the_hold_and_the_next_claim_buries(scene: Scene, way:
     assert scene.row(job_id)[b"attempts"] == b"1"
 
 
+ENDS: dict[str, Callable[[Scene, str], Any]] = {
+    "release": lambda scene, job_id: scene.run(jobs.release(scene.queue, job_id, 1)),
+    "delay": lambda scene, job_id: scene.run(jobs.delay(scene.queue, job_id, 1, delay_ms=HOUR)),
+    "retry": lambda scene, job_id: scene.run(
+        jobs.retry(scene.queue, job_id, 1, delay_ms=HOUR, max_attempts=9, error="e")
+    ),
+    "sweep": lambda scene, job_id: swept(scene, job_id, 9),
+    "sweep at its last": lambda scene, job_id: swept(scene, job_id, 1),
+}
+
+
+def swept(scene: Scene, job_id: str, max_stalled: int) -> Retried:
+    scene.lapse(job_id)
+    done = scene.run(jobs.sweep(scene.queue, max_stalled=max_stalled))
+    assert (done.recovered, done.dead, done.cancelled) == ((), (job_id,), {job_id: "cancelled: stop"})
+    return Retried.DEAD
+
+
+@pytest.mark.parametrize("way", ENDS)
+@pytest.mark.parametrize("group", [None, A])
+@pytest.mark.parametrize("paused", [False, True])
+def test_what_would_let_it_run_another_time_buries_it(
+    server: Server, scene: Scene, way: str, group: str | None, paused: bool
+) -> None:
+    scene.run(lanes.limit(scene.queue, A, 1))
+    dedup = admission.Dedup("k")
+    job_id = scene.run(admission.admit(scene.queue, scene.mint(), b"p", group=group, dedup=dedup)).id
+    assert scene.run(jobs.claim(scene.queue)) is not None
+    behind = enqueue(scene, A)
+    if paused:
+        scene.run(admin.pause_queue(scene.queue))
+    scene.run(admin.cancel_job(scene.queue, job_id, reason="stop"))
+    with server.client() as listener:
+        listener.execute("SUBSCRIBE", scene.keys.base + "results")
+        assert ENDS[way](scene, job_id) is Retried.DEAD
+        assert listener.receive()[2] == job_id.encode()
+    row = scene.row(job_id)
+    assert (scene.places(job_id), row[b"state"], row[b"last_error"]) == (["dead"], b"dead", b"cancelled: stop")
+    assert row.get(b"failures") == (b"1" if way == "retry" else None)
+    assert scene.snapshot().gactive == {}
+    assert scene.run(admission.admit(scene.queue, scene.mint(), b"p", dedup=dedup)).verdict is Admission.ADMITTED
+    scene.run(admin.resume_queue(scene.queue))
+    assert behind in [job.id for job in scene.run(jobs.claim_many(scene.queue, 9)).jobs]
+    assert scene.run(metrics.counts(scene.queue)).failed == 1
+
+
+@pytest.mark.parametrize("way", ENDS)
+def test_its_parent_learns_of_it_as_of_a_death(scene: Scene, way: str) -> None:
+    parent, child = scene.mint(), scene.mint()
+    scene.finish(flows.add(flows.Node(scene.queue, parent, b"p", (flows.Node(scene.queue, child, b"c"),))))
+    assert scene.run(jobs.claim(scene.queue)) is not None
+    scene.run(admin.cancel_job(scene.queue, child, reason="stop"))
+    ENDS[way](scene, child)
+    assert scene.places(parent) == ["dead"]
+    assert scene.row(parent)[b"last_error"].endswith(b"cancelled: stop")
+
+
+def test_a_failure_that_is_the_end_anyway_keeps_its_own_error(scene: Scene) -> None:
+    job_id = in_hand(scene)
+    scene.run(admin.cancel_job(scene.queue, job_id))
+    call = jobs.retry(scene.queue, job_id, 1, delay_ms=0, max_attempts=1, error="boom")
+    assert scene.run(call) is Retried.DEAD
+    assert scene.row(job_id)[b"last_error"] == b"boom"
+
+
 def test_a_cancelled_job_spends_no_place_of_its_lane(scene: Scene) -> None:
     scene.run(lanes.limit(scene.queue, A, 1))
     job_id = in_hand(scene, A)
     scene.run(admin.cancel_job(scene.queue, job_id))
-    scene.run(jobs.release(scene.queue, job_id, 1))
+    scene.lapse(job_id)
+    scene.run(jobs.reap(scene.queue))
     behind = enqueue(scene, A)
     job = scene.run(lanes.claim(scene.queue))
     assert job is not None

@@ -38,6 +38,13 @@ WRITTEN = (
 
 Verb = Callable[[Scene, list[str]], list[Call[Any]]]
 
+
+def cancelled(scene: Scene, ids: list[str]) -> list[str]:
+    for job_id in ids:
+        scene.execute("HSET", scene.keys.job(job_id), "cancel", "cancelled")
+    return ids
+
+
 VERBS: dict[str, Verb] = {
     "enqueue": lambda s, ids: [jobs.enqueue(s.queue, s.minter.mint(), b"p")],
     "enqueue_many": lambda s, ids: [jobs.enqueue_many(s.queue, [(s.minter.mint(), b"p")])],
@@ -51,12 +58,19 @@ VERBS: dict[str, Verb] = {
     "bury": lambda s, ids: [jobs.retry(s.queue, i, 1, delay_ms=0, max_attempts=1, error="e") for i in ids],
     "delay": lambda s, ids: [jobs.delay(s.queue, i, 1, delay_ms=5) for i in ids],
     "release": lambda s, ids: [jobs.release(s.queue, i, 1) for i in ids],
+    "retry of cancelled ones": lambda s, ids: [
+        jobs.retry(s.queue, i, 1, delay_ms=0, max_attempts=2, error="e") for i in cancelled(s, ids)
+    ],
+    "delay of cancelled ones": lambda s, ids: [jobs.delay(s.queue, i, 1, delay_ms=5) for i in cancelled(s, ids)],
+    "release of cancelled ones": lambda s, ids: [jobs.release(s.queue, i, 1) for i in cancelled(s, ids)],
+    "sweep of cancelled ones": lambda s, ids: [jobs.sweep(s.queue, max_stalled=2) for _ in cancelled(s, ids)],
     "promote": lambda s, ids: [jobs.promote(s.queue)],
     "sweep": lambda s, ids: [jobs.sweep(s.queue, max_stalled=2)],
     "sweep to the morgue": lambda s, ids: [jobs.sweep(s.queue)],
     "reap": lambda s, ids: [jobs.reap(s.queue)],
 }
 IN_HAND = {"complete", "retry", "bury", "delay", "release", "sweep", "sweep to the morgue", "reap"}
+IN_HAND |= {verb for verb in VERBS if verb.endswith("of cancelled ones")}
 
 
 def lost(scene: Scene, damaged: str) -> list[str]:

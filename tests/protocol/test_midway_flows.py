@@ -157,6 +157,11 @@ ONE: dict[str, Build] = {
     "complete after a death": after(again, then=lambda s, f: jobs.complete(s.queue, f.child, 2)),
     "bury": lambda s, f: bury(s, f.child),
     "bury again": after(again, then=lambda s, f: bury(s, f.child, 2)),
+    "retry of a cancelled one": after(
+        cancelled, then=lambda s, f: jobs.retry(s.queue, f.child, 1, delay_ms=0, max_attempts=9, error="e")
+    ),
+    "delay of a cancelled one": after(cancelled, then=lambda s, f: jobs.delay(s.queue, f.child, 1, delay_ms=HOUR)),
+    "release of a cancelled one": after(cancelled, then=lambda s, f: jobs.release(s.queue, f.child, 1)),
     "cancel": after(back, then=lambda s, f: admin.cancel_job(s.queue, f.child)),
     "remove": after(back, then=lambda s, f: admin.remove_job(s.queue, f.child)),
     "remove from the morgue": after(both_dead, then=lambda s, f: admin.remove_job(s.queue, f.child)),
@@ -181,6 +186,7 @@ KILLS = {"add again", "add above what is dead"}
 
 BULK: dict[str, Build] = {
     "complete many": lambda s, f: jobs.complete_many(s.queue, [(i, 1) for i in both(f)], result=b"r"),
+    "sweep of a cancelled one": after(lapse, cancelled, then=lambda s, f: jobs.sweep(s.queue, max_stalled=9)),
     "sweep": after(lapse, then=lambda s, f: jobs.sweep(s.queue)),
     "claim": after(back, cancelled, then=lambda s, f: jobs.claim_many(s.queue, 9)),
     "lane claim": after(in_lane, cancelled, then=lambda s, f: lanes.claim(s.queue)),

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 
 import pytest
 
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol import admin
+from echomq.protocol.backoff import Fixed
 from echomq.protocol.replies import Claimed
 from echomq.runtime import CancelToken, InThread, JobCancelledError, Later, Router, current_token
 from echomq.runtime.cancel import wish_of
+from echomq.runtime.telemetry import Cancelled, Dead, Delayed, Retried, Step, Telemetry
 from echomq.wire import aconnect
 from support.desk import Desk, until
 
 MINUTE = 60_000
+HOUR = 60 * MINUTE
 LEASE = 400
 
 
@@ -185,6 +189,51 @@ async def test_a_wish_whose_event_was_missed_reaches_the_job_by_the_keeper(desk:
         desk.raw.execute("HSET", desk.key(f"job:{job_id}"), "cancel", "cancelled: unheard")
         await until(lambda: consumer.tally.buried == 1)
     assert buried(desk, job_id) == "cancelled: unheard"
+
+
+@pytest.mark.parametrize("end", ["raises", "snoozes", "stops", "lapses", "raises at last"])
+async def test_a_wish_that_comes_between_verdict_and_settlement_is_minded(
+    desk: Desk, caplog: pytest.LogCaptureFixture, end: str
+) -> None:
+    (job_id,) = desk.enqueue()
+    steps: list[Step] = []
+
+    async def handler(job: Claimed) -> object:
+        desk.seen.append(job)
+        desk.raw.execute("HSET", desk.key(f"job:{job_id}"), "cancel", "cancelled: unheard")
+        if end.startswith("raises"):
+            raise ValueError("no")
+        if end == "snoozes":
+            return Later(HOUR)
+        return await asyncio.Event().wait()
+
+    caplog.set_level(logging.INFO, "echomq")
+    most = 1 if end == "raises at last" else 9
+    async with desk.consuming(
+        handler,
+        beat_ms=20 if end == "lapses" else MINUTE,
+        retry_delay=Fixed(HOUR),
+        max_attempts=most,
+        max_stalled=9,
+        watch=Telemetry(steps.append),
+    ) as consumer:
+        await until(lambda: desk.seen)
+        if end == "lapses":
+            desk.raw.execute("ZADD", desk.key("active"), "1", job_id)
+            await until(lambda: desk.size("dead") == 1)
+        elif end != "stops":
+            await until(lambda: consumer.in_hand == 0)
+    tally = consumer.tally
+    assert (tally.buried, tally.retried, tally.snoozed) == (int(end != "lapses"), 0, 0)
+    ends = [step for step in steps if isinstance(step, Cancelled | Dead | Retried | Delayed)]
+    if end == "raises at last":
+        assert [type(step) for step in ends] == [Dead]
+        assert str(buried(desk, job_id)).startswith("ValueError: no")
+        return
+    assert buried(desk, job_id) == "cancelled: unheard"
+    assert ends == [Cancelled(desk.queue, job_id, "cancelled: unheard" if end == "lapses" else "cancelled")]
+    said = [r for r in caplog.records if "buried" in r.getMessage()]
+    assert [(r.levelname, "cancelled" in r.getMessage()) for r in said] == [("INFO", True)]
 
 
 async def test_a_lost_lease_sets_the_token_and_buries_nothing(desk: Desk) -> None:

@@ -33,6 +33,11 @@ def _lapsed(scene: Scene) -> list[str]:
     return ids
 
 
+def _cancelled(scene: Scene, job_id: str) -> str:
+    scene.execute("HSET", scene.keys.job(job_id), "cancel", "cancelled")
+    return job_id
+
+
 def _lane_hand(scene: Scene) -> str:
     """The one job that a lane may have in hand; another waits there."""
     job_id = in_lane(scene)
@@ -166,6 +171,11 @@ FLAT: dict[str, Verb] = {
     "bury": lambda s: jobs.retry(s.queue, _hand(s)[0], 1, delay_ms=5, max_attempts=1, error="e"),
     "bury of a lane": lambda s: jobs.retry(s.queue, _lane_hand(s), 1, delay_ms=5, max_attempts=1, error="e"),
     "delay": lambda s: jobs.delay(s.queue, _hand(s)[0], 1, at_ms=5),
+    "retry of a cancelled one": lambda s: jobs.retry(
+        s.queue, _cancelled(s, _lane_hand(s)), 1, delay_ms=5, max_attempts=9, error="e"
+    ),
+    "delay of a cancelled one": lambda s: jobs.delay(s.queue, _cancelled(s, _hand(s)[0]), 1, at_ms=5),
+    "release of a cancelled one": lambda s: jobs.release(s.queue, _cancelled(s, _lane_hand(s)), 1),
     "delay of a lane": lambda s: jobs.delay(s.queue, _lane_hand(s), 1, at_ms=5),
     "release": lambda s: jobs.release(s.queue, _hand(s)[0], 1),
     "release to a lane": lambda s: jobs.release(s.queue, _lane_hand(s), 1),
@@ -243,6 +253,7 @@ RECURRENCES: dict[str, Verb] = {
     "cron pause": lambda s: _then(put(s), lambda: cron.pause(s.queue, "n")),
     "cron pause of a plain one": lambda s: cron.pause(s.queue, _registered(s)),
     "cron park": lambda s: _then(put(s), lambda: cron.park(s.queue, entry(s))),
+    "cron rename": lambda s: _then(put(s), lambda: cron.rename(s.queue, entry(s), "m")),
     "cron cancel": lambda s: _then(put(s), lambda: cron.cancel(s.queue, "n")),
     "cron cancel of a plain one": lambda s: cron.cancel(s.queue, _registered(s)),
     "cron fire": _cron_fire,
@@ -261,6 +272,7 @@ FLOWS: dict[str, Verb] = {
     "flow deliver": lambda s: flows.deliver(b"\0".join((s.queue.encode(), *(i.encode() for i in _flow(s)), b"r"))),
     "complete of a child": lambda s: jobs.complete(s.queue, _flow(s)[1], 1, result=b"r"),
     "bury of a child": lambda s: jobs.retry(s.queue, _flow(s)[1], 1, delay_ms=5, max_attempts=1, error="e"),
+    "delay of a cancelled child": lambda s: jobs.delay(s.queue, _cancelled(s, _flow(s)[1]), 1, at_ms=5),
     "cancel of a child": lambda s: admin.cancel_job(s.queue, enqueue(s)[0] if in_hand(s) else ""),
 }
 

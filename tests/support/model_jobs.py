@@ -127,28 +127,41 @@ class JobModel(Model):
         row = self.rows[job_id]
         self.leave(job_id)
         row.failures = (row.failures or 0) + 1
-        if row.attempts < most:
+        if row.attempts < most and row.cancel is not None:
+            error = row.cancel
+        elif row.attempts < most:
             row.last_error = error
             self.to_schedule(job_id, self.now + delay_ms)
             return Retried.SCHEDULED
         self.bury(job_id, error)
         return Retried.DEAD
 
-    def delay(self, job_id: str, token: int, at: Span) -> str | None:
+    def minded(self, job_id: str) -> bool:
+        """Whether a job out of hand was cancelled, and so is buried."""
+        wish = self.rows[job_id].cancel
+        if wish is not None:
+            self.bury(job_id, wish)
+        return wish is not None
+
+    def delay(self, job_id: str, token: int, at: Span) -> Retried | str | None:
         if job_id not in self.rows:
             return "EMQSTALE job gone"
         if refused := self.refusal("delay", job_id, token, ("active",)):
             return refused
         self.leave(job_id)
+        if self.minded(job_id):
+            return Retried.DEAD
         self.to_schedule(job_id, at)
         return None
 
-    def release(self, job_id: str, token: int) -> str | None:
+    def release(self, job_id: str, token: int) -> Retried | str | None:
         if job_id not in self.rows:
             return "EMQSTALE job gone"
         if refused := self.refusal("release", job_id, token, ("active",)):
             return refused
         self.leave(job_id)
+        if self.minded(job_id):
+            return Retried.DEAD
         self.to_place(job_id)
         return None
 
@@ -187,17 +200,21 @@ class JobModel(Model):
     def sweep(self, max_stalled: int, limit: int) -> Sweep:
         recovered: list[str] = []
         dead: list[str] = []
+        cancelled: dict[str, str] = {}
         for job_id in self.past(self.active, limit):
             row = self.rows[job_id]
             row.stalled = (row.stalled or 0) + 1
             self.leave(job_id)
-            if row.stalled >= max_stalled:
+            if self.minded(job_id):
+                dead.append(job_id)
+                cancelled[job_id] = row.last_error.decode()
+            elif row.stalled >= max_stalled:
                 self.bury(job_id, b"stalled")
                 dead.append(job_id)
             else:
                 self.to_place(job_id)
                 recovered.append(job_id)
-        return Sweep(tuple(recovered), tuple(dead))
+        return Sweep(tuple(recovered), tuple(dead), cancelled=cancelled)
 
     # -- looking ------------------------------------------------------------------------------------------------------
 

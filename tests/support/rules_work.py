@@ -10,8 +10,12 @@ from echomq.protocol.jobs import Finished
 from support.machine import HOUR, QUEUES, Bench, legacies, picks
 from support.model import Span
 
-# How a job that was claimed ends.
-ends = st.sampled_from(["done", "done", "dies", "dies", "lapses", "late", "stalls", "again", "stays", "cancelled"])
+# How a job that was claimed ends: cancelled, it is buried by whatever would let it run another time, or by a claim.
+ends = st.one_of(
+    st.sampled_from(["done", "done", "dies", "dies", "lapses", "late", "stalls", "again", "stays"]),
+    st.sampled_from(["fails", "snoozes", "reaped"]),
+    st.sampled_from(["again", "fails", "snoozes", "lapses", "stalls", "reaped", "late"]).map("cancelled, {}".format),
+)
 Fate = tuple[str, tuple[bytes, int]]
 fates_ = st.lists(st.tuples(ends, legacies), min_size=2, max_size=6)
 
@@ -71,9 +75,21 @@ class WorkRules(Bench):
             )
         elif fate == "again":
             self.step(jobs.release(queue, job_id, token), lambda: model.release(job_id, token))
-        elif fate == "cancelled":
+        elif fate.startswith("cancelled, "):
             self.step(admin.cancel_job(queue, job_id), lambda: model.cancel_job(job_id, b"cancelled"))
-            self.step(jobs.release(queue, job_id, token), lambda: model.release(job_id, token))
+            self.end(job_id, token, fate.removeprefix("cancelled, "), leaves)
+        elif fate == "fails":
+            self.step(
+                jobs.retry(queue, job_id, token, delay_ms=0, max_attempts=token + 1, error="failed"),
+                lambda: model.retry(job_id, token, 0, token + 1, b"failed"),
+            )
+        elif fate == "snoozes":
+            at_ms = self.an_instant_ago()
+            self.step(jobs.delay(queue, job_id, token, at_ms=at_ms), lambda: model.delay(job_id, token, Span.at(at_ms)))
+        elif fate == "reaped":
+            model.active[job_id] = Span.at(self.an_instant_ago())
+            self.by_hand("lapse", "ZADD", self.keys.active, "XX", self.past, job_id)
+            self.step(jobs.reap(queue), lambda: model.reap(100))
         elif fate in ("lapses", "late", "stalls"):
             model.active[job_id] = Span.at(self.an_instant_ago())
             self.by_hand("lapse", "ZADD", self.keys.active, "XX", self.past, job_id)

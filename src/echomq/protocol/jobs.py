@@ -26,7 +26,9 @@ from echomq.protocol.replies import (
     Rescheduling,
     Retried,
     Sweep,
+    as_bytes,
     as_done,
+    as_flag,
     as_int,
     as_list,
     as_text,
@@ -288,6 +290,13 @@ def _retried(reply: Reply) -> Retried:
     return Retried(as_text(reply))
 
 
+def _put_back(reply: Reply) -> Retried | None:
+    if reply == b"dead":
+        return Retried.DEAD
+    as_done(reply)
+    return None
+
+
 def retry(
     queue: str,
     job_id: str,
@@ -302,8 +311,9 @@ def retry(
     """Settles a failure: `error` is kept, and the job runs again after `delay_ms`, or is buried.
 
     It is buried when its attempts count has reached `max_attempts`: give the token itself to bury it now, the token
-    + 1 to let it run again whatever it has spent (protocol §3). `then` is admitted in the same step, and so is
-    `at_death` if it is buried, in the place of what its envelope says is to follow.
+    + 1 to let it run again whatever it has spent (protocol §3). One that would run again, but was cancelled while it
+    was in hand, is buried as cancelled. `then` is admitted in the same step, and so is `at_death` if it is buried, in
+    the place of what its envelope says is to follow.
     """
     k = keys(queue)
     text = token_of(token)
@@ -328,30 +338,36 @@ def retry(
 
 def delay(
     queue: str, job_id: str, token: Token, *, at_ms: int | None = None, delay_ms: int | None = None
-) -> Call[None]:
-    """Puts a job in hand back on the schedule; no attempt, failure or lapse is spent."""
+) -> Call[Retried | None]:
+    """Puts a job in hand back on the schedule; no attempt, failure or lapse is spent.
+
+    One that was cancelled meanwhile is buried as cancelled instead, and the answer is `Retried.DEAD`, else None.
+    """
     k = keys(queue)
     text = token_of(token)
     return Call(
         "delay",
         (k.job(check_job(job_id)), k.active, k.schedule),
         (job_id, text, *moment(at_ms, delay_ms)),
-        as_done,
+        _put_back,
         _DELAY,
         subject=job_id,
         token=text,
     )
 
 
-def release(queue: str, job_id: str, token: Token) -> Call[None]:
-    """Hands a job back, claimable at once; attempts and failures stay."""
+def release(queue: str, job_id: str, token: Token) -> Call[Retried | None]:
+    """Hands a job back, claimable at once; attempts and failures stay.
+
+    One that was cancelled meanwhile is buried as cancelled instead, and the answer is `Retried.DEAD`, else None.
+    """
     k = keys(queue)
     text = token_of(token)
     return Call(
         "release",
         (k.job(check_job(job_id)), k.active, k.pending),
         (job_id, text, k.base),
-        as_done,
+        _put_back,
         _RELEASE,
         subject=job_id,
         token=text,
@@ -372,14 +388,17 @@ def reap(queue: str) -> Call[int]:
 
 
 def _swept(reply: Reply) -> Sweep:
-    recovered, dead, *unknown = as_list(reply)
-    return Sweep(as_texts(recovered), as_texts(dead), unknown=unknown == [1])
+    recovered, dead, unknown, cancelled = as_list(reply)
+    words = [as_bytes(word).decode("utf-8", "replace") for word in as_list(cancelled)]
+    pairs = dict(zip(words[::2], words[1::2], strict=True))
+    return Sweep(as_texts(recovered), as_texts(dead), unknown=as_flag(unknown), cancelled=pairs)
 
 
 def sweep(queue: str, *, max_stalled: int = 1, limit: int = 100, worker: str = "") -> Call[Sweep]:
     """Counts a lapse for up to `limit` expired leases; buries at `max_stalled`, recovers below it.
 
-    Given the name of a `worker`, it also says whether the registry knows that one.
+    What was cancelled while it was in hand is buried as cancelled. Given the name of a `worker`, it also says whether
+    the registry knows that one.
     """
     k = keys(queue)
     args = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
@@ -112,6 +112,8 @@ class Sweep:
     dead: tuple[str, ...]
     unknown: bool = False
     """The registry does not know the worker that has swept: its queue was obliterated, or its server emptied."""
+    cancelled: dict[str, str] = field(default_factory=dict[str, str])
+    """Those of `dead` that had been cancelled, and the reasons."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,7 @@ class Settler:
                 return jobs.extend(self._queue, job.id, job.attempts, lease_ms=1)
             case Retry(error, delay, most, then, at_death):
                 failures = job.failures + 1
-                last = failures >= (self._max_attempts if most is None else most)
+                last = self._is_last(job, most)
                 if delay is None:
                     delay = 0 if last else self._policy(failures)
                 bound = job.attempts if last else job.attempts + 1
@@ -250,6 +250,9 @@ class Settler:
             then=then,
             at_death=at_death,
         )
+
+    def _is_last(self, job: Claimed, most: int | None) -> bool:
+        return job.failures + 1 >= (self._max_attempts if most is None else most)
 
     def _policy(self, failures: int) -> int:
         try:
@@ -290,6 +293,8 @@ class Settler:
             self._teller.told(self._queue, held, verdict)
 
     def _confirmed(self, held: Held, verdict: object) -> None:
+        if verdict is Retried.DEAD:
+            self._minded(held)
         job, outcome = held.job, held.outcome
         if self._watch.observers:
             self._report(held, verdict)
@@ -315,6 +320,15 @@ class Settler:
             if not told:
                 log.error("job %s of %s lapsed: %s", job.id, self._queue, _first_line(outcome))
         self._held.discard(held)
+
+    def _minded(self, held: Held) -> None:
+        """A job that was to run again and is dead was cancelled, and nobody here had heard of it (protocol §3)."""
+        outcome = held.outcome
+        if isinstance(outcome, Later | Released) or (
+            isinstance(outcome, Retry) and not self._is_last(held.job, outcome.max_attempts)
+        ):
+            held.cancel("cancelled")
+            held.outcome = Bury("cancelled" if held.lost else held.reason or "cancelled")
 
     def _report(self, held: Held, verdict: object) -> None:
         queue, job, outcome, emit = self._queue, held.job, held.outcome, self._watch.emit

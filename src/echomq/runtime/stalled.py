@@ -11,7 +11,7 @@ from echomq.protocol.replies import Sweep
 from echomq.runtime.dial import Dial
 from echomq.runtime.loops import Loop, log
 from echomq.runtime.outcome import brief
-from echomq.runtime.telemetry import Dead, Stalled, Telemetry, hub
+from echomq.runtime.telemetry import Cancelled, Dead, Stalled, Telemetry, hub
 from echomq.wire import AsyncConnector
 
 INTERVAL_MS: Final = 30_000
@@ -24,22 +24,28 @@ async def sweep_all(
     """Sweeps until no expired lease is left; gives every id that was recovered or buried. `watch` is told of each."""
     recovered: list[str] = []
     dead: list[str] = []
+    cancelled: dict[str, str] = {}
     while True:
         swept = await conn.run(jobs.sweep(queue, max_stalled=max_stalled, limit=limit, worker=worker))
         report(queue, swept)
         tell(watch, queue, swept)
         recovered += swept.recovered
         dead += swept.dead
+        cancelled |= swept.cancelled
         if len(swept.recovered) + len(swept.dead) < limit:
-            return Sweep(tuple(recovered), tuple(dead), swept.unknown)
+            return Sweep(tuple(recovered), tuple(dead), swept.unknown, cancelled)
 
 
 def report(queue: str, swept: Sweep) -> None:
     """Say what a sweep found: somebody died, or was too slow."""
     if swept.recovered:
         log.warning("queue %s: %d lapsed leases recovered: %s", queue, len(swept.recovered), _some(swept.recovered))
-    if swept.dead:
-        log.error("queue %s: %d jobs buried as stalled: %s", queue, len(swept.dead), _some(swept.dead))
+    stalled = tuple(job_id for job_id in swept.dead if job_id not in swept.cancelled)
+    if stalled:
+        log.error("queue %s: %d jobs buried as stalled: %s", queue, len(stalled), _some(stalled))
+    if swept.cancelled:
+        gone = tuple(swept.cancelled)
+        log.info("queue %s: %d jobs of lapsed leases buried as cancelled: %s", queue, len(gone), _some(gone))
 
 
 def tell(watch: Telemetry, queue: str, swept: Sweep) -> None:
@@ -49,7 +55,10 @@ def tell(watch: Telemetry, queue: str, swept: Sweep) -> None:
             watch.emit(Stalled(queue, job_id, dead=False))
         for job_id in swept.dead:
             watch.emit(Stalled(queue, job_id, dead=True))
-            watch.emit(Dead(queue, job_id, "stalled"))
+            if (reason := swept.cancelled.get(job_id)) is not None:
+                watch.emit(Cancelled(queue, job_id, reason))
+            else:
+                watch.emit(Dead(queue, job_id, "stalled"))
 
 
 def _some(ids: tuple[str, ...]) -> str:

@@ -84,7 +84,7 @@ class Dead(JobStep):
 
 @dataclass(frozen=True, slots=True)
 class Stalled(JobStep):
-    """Its lease had lapsed and was counted; `dead` when it was once too often, and `Dead` follows."""
+    """Its lease had lapsed and was counted; `dead` when that was its end, and `Dead` or `Cancelled` follows."""
 
     dead: bool
 
@@ -93,7 +93,8 @@ class Stalled(JobStep):
 class Cancelled(JobStep):
     """It is in the morgue because somebody wished it so.
 
-    Told by the worker that had it in hand, or, when it waited, by the process that has cancelled it.
+    Told by the worker that had it in hand, or, when it waited, by the process that has cancelled it. A worker that had
+    not heard of the wish, and finds the job buried for it, gives `cancelled` as the reason; the row has the whole.
     """
 
     reason: str

@@ -9,10 +9,10 @@ from typing import Any
 
 from echomq.conformance.desk import FAR_MS, PAST, Desk
 from echomq.conformance.scenario import LackError, scenario
-from echomq.protocol import admission, jobs
+from echomq.protocol import admin, admission, jobs
 from echomq.protocol.call import Arg, Call, Reply
 from echomq.protocol.errors import ServerError
-from echomq.protocol.replies import Rescheduling, as_list
+from echomq.protocol.replies import Rescheduling, Retried, as_list
 from echomq.protocol.scripts import twins
 
 _NEVER_MS = 2**52
@@ -107,6 +107,13 @@ def _left_to_script(desk: Desk) -> None:
     desk.stands(job_id, "scheduled", "schedule")
     desk.expect("gactive", desk.hash(desk.keys.gactive), {})
     desk.expect("to an instant", desk.run(jobs.reschedule(desk.queue, job_id, at_ms=PAST)), Rescheduling.MOVED)
+    (ungrouped,) = (job for job in held if not job.group)
+    desk.run(admin.cancel_job(desk.queue, flat))
+    if desk.bench.wire == 6:
+        keys = (desk.row_key(flat), desk.keys.active, desk.keys.schedule)
+        said = _refusal(desk, "EMQ.DELAY", 3, *keys, flat, ungrouped.token, "in", FAR_MS)
+        desk.expect("EMQ.DELAY of a cancelled job", said, "EMQSTATE delay job not native")
+    desk.expect("put off", desk.run(jobs.delay(desk.queue, flat, ungrouped.token, delay_ms=FAR_MS)), Retried.DEAD)
     many = [jobs.promote(desk.queue), jobs.promote(desk.queue)]
     desk.expect("promoted in one flight", desk.bench.conn.run_many(many), [1, 0])
     desk.stands(job_id, "pending", "lane")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import astuple
+from typing import Any
 
 from echomq.conformance.desk import FAR_MS, Desk
 from echomq.conformance.scenario import BreachError, scenario
 from echomq.conformance.scenarios.flows import family
 from echomq.protocol import admin, jobs, metrics
 from echomq.protocol.admin import Cancellation
+from echomq.protocol.call import Call
 from echomq.protocol.errors import InvalidInputError
-from echomq.protocol.replies import Completion, State
+from echomq.protocol.replies import Claimed, Completion, Retried, State
 
 
 def bury(desk: Desk, error: str = "fatal", *, group: str = "") -> str:
@@ -170,6 +173,32 @@ def _cancel_survives(desk: Desk) -> None:
     desk.expect("the error", desk.field(held.id, "last_error"), b"cancelled")
     desk.run(admin.reprocess_job(desk.queue, held.id))
     desk.expect("in another life", desk.claim().id, held.id)
+
+
+@scenario("cancel_minded", "A job cancelled in hand is buried as cancelled by whatever would let it run another time.")
+def _cancel_minded(desk: Desk) -> None:
+    ways: dict[str, Callable[[Claimed], Call[Any]]] = {
+        "retry": lambda job: jobs.retry(desk.queue, job.id, job.token, delay_ms=FAR_MS, max_attempts=9, error="e"),
+        "delay": lambda job: jobs.delay(desk.queue, job.id, job.token, delay_ms=FAR_MS),
+        "release": lambda job: jobs.release(desk.queue, job.id, job.token),
+        "sweep": lambda _: jobs.sweep(desk.queue, max_stalled=9),
+    }
+    group = desk.lane("minded")
+    for lane in ("", group):
+        for way, call in ways.items():
+            job = desk.in_hand(group=lane)
+            desk.run(admin.cancel_job(desk.queue, job.id, reason="stop"))
+            if way == "sweep":
+                desk.lapse(job.id)
+            verdict = desk.run(call(job))
+            if way == "sweep":
+                desk.expect("sweep", (verdict.dead, verdict.cancelled), ((job.id,), {job.id: "cancelled: stop"}))
+            else:
+                desk.expect(way, verdict, Retried.DEAD)
+            desk.stands(job.id, "dead", "dead")
+            desk.expect("the error", desk.field(job.id, "last_error"), b"cancelled: stop")
+            desk.expect("gactive", desk.hash(desk.keys.gactive), {})
+    desk.expect("failed", desk.count("failed"), 2 * len(ways))
 
 
 @scenario("retention", "The morgue keeps what meta allows: the newest by count, and none beyond its age.")
