@@ -118,6 +118,22 @@ def test_a_dead_job_is_shown_with_its_whole_error_and_gets_another_life(ops: Any
     assert "last_error" not in shop.row(job_id)
 
 
+@pytest.mark.parametrize(("children", "left"), [(1, "its child is"), (2, "its 2 children are")])
+def test_a_parent_of_open_children_is_held_again(ops: Any, shop: Any, queue: str, children: int, left: str) -> None:
+    parent, *ids = (mint() for _ in range(children + 1))
+    shop.run(flows.add(flows.Node(queue, parent, b"{}", tuple(flows.Node(queue, each, b"{}") for each in ids))))
+    for words in ((), ("--json",)):
+        shop.run(admin.cancel_job(queue, parent))
+        said = ops("job", parent, "--retry", *words)
+        assert shop.row(parent)["state"] == "awaiting_children"
+        if words:
+            assert said.json == {"id": parent, "queue": queue, "action": "retry", "outcome": "held"}
+        else:
+            assert (
+                said.out == f"job {parent} of queue {queue} is held again until {left} done, its failures forgotten\n"
+            )
+
+
 def test_only_a_dead_job_gets_another_life(ops: Any, shop: Any) -> None:
     job_id = shop.later()
     said = ops("job", job_id, "--retry")

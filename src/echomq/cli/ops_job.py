@@ -114,7 +114,9 @@ def _find(conn: Connector, job_id: str) -> str:
 
 def _retry(conn: Connector, queue: str, job_id: str, _: str | None) -> tuple[str, str]:
     from echomq.protocol import admin
+    from echomq.protocol.details import details
     from echomq.protocol.errors import StateError
+    from echomq.protocol.replies import State
 
     try:
         there = conn.run(admin.reprocess_job(queue, job_id))
@@ -122,6 +124,10 @@ def _retry(conn: Connector, queue: str, job_id: str, _: str | None) -> tuple[str
         raise NotNowError(_not_so(conn, queue, job_id, "only a dead job can be given another life")) from None
     if not there:
         raise _gone(queue, job_id)
+    seen = conn.run(details(queue, job_id, logs=1, children=1))
+    if seen.state is State.AWAITING_CHILDREN:
+        left = "its child is" if seen.outstanding == 1 else f"its {seen.outstanding or 0:,} children are"
+        return "held", f"job {job_id} of queue {queue} is held again until {left} done, its failures forgotten"
     return "retried", f"job {job_id} waits in queue {queue} again, its failures forgotten"
 
 
