@@ -174,15 +174,51 @@ def test_a_held_parent_is_a_living_job(scene: Scene) -> None:
     assert send(scene) == Admitted(Admission.DUPLICATE, parent)
 
 
-def test_a_job_in_another_life_does_not_take_its_key_back(scene: Scene) -> None:
+def test_a_job_in_another_life_does_not_take_its_key_from_another_job(scene: Scene) -> None:
     first = send(scene)
     scene.run(admin.cancel_job(scene.queue, first.id))
     second = send(scene)
     scene.run(admin.reprocess_job(scene.queue, first.id))
     assert (second.verdict, holder(scene)) == (Admission.ADMITTED, second.id)
+    assert b"dedup" not in scene.row(first.id)
     assert scene.run(jobs.claim(scene.queue)) is not None
     scene.run(jobs.complete(scene.queue, first.id, 1))
     assert holder(scene) == second.id
+
+
+@pytest.mark.parametrize("how", ["free", "dead", "gone"])
+def test_a_job_in_another_life_holds_its_key_again_until_its_end(scene: Scene, how: str) -> None:
+    first = send(scene, window_ms=HOUR)
+    scene.run(admin.cancel_job(scene.queue, first.id))
+    other = send(scene, "other").id
+    scene.run(admin.cancel_job(scene.queue, other))
+    if how != "free":
+        named = other if how == "dead" else scene.mint()
+        scene.execute("SET", f"{scene.keys.base}de:k", named, "PX", HOUR)
+    assert scene.run(admin.reprocess_job(scene.queue, first.id)) is True
+    assert (holder(scene), scene.execute("PTTL", f"{scene.keys.base}de:k")) == (first.id, -1)
+    assert send(scene) == Admitted(Admission.DUPLICATE, first.id)
+    scene.run(jobs.claim(scene.queue))
+    scene.run(jobs.complete(scene.queue, first.id, 1))
+    assert holder(scene) is None
+
+
+def test_a_key_that_names_a_dead_job_still_keeps_its_window_in_its_next_life(scene: Scene) -> None:
+    first = send(scene)
+    scene.run(admin.cancel_job(scene.queue, first.id))
+    scene.execute("SET", f"{scene.keys.base}de:k", first.id, "PX", HOUR)
+    scene.run(admin.reprocess_job(scene.queue, first.id))
+    assert holder(scene) == first.id
+    assert 0 < scene.execute("PTTL", f"{scene.keys.base}de:k") <= HOUR
+
+
+@pytest.mark.strays("the key holds what no client of the protocol writes")
+def test_a_dead_job_stays_where_it_is_when_its_key_is_none(scene: Scene) -> None:
+    first = send(scene)
+    scene.run(admin.cancel_job(scene.queue, first.id))
+    scene.execute("RPUSH", f"{scene.keys.base}de:k", "x")
+    assert "WRONGTYPE" in str(scene.refusal(admin.reprocess_job(scene.queue, first.id)))
+    assert scene.places(first.id) == ["dead"]
 
 
 def test_a_window_ends_while_the_job_lives(scene: Scene) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from echomq.protocol import admin, flows, jobs, metrics, repeat
+from echomq.protocol import admin, admission, flows, jobs, lanes, metrics, repeat
+from echomq.protocol.call import Plan
 from echomq.protocol.errors import InvalidInputError, StateError
 from echomq.protocol.flows import Node
 from echomq.protocol.replies import State
-from support.placing import HOUR, dead, enqueue, full, held, in_hand, in_lane, later
+from support.placing import HOUR, A, dead, enqueue, found, full, held, in_hand, in_lane, later, nowhere
 from support.runner import Scene
 
 # Drain
@@ -92,6 +94,82 @@ def test_what_can_be_reached_goes_without_a_walk_of_the_servers_keys(scene: Scen
     )
     assert len(held_elsewhere) == 2
     scene.run(admin.pause_queue(scene.queue))
+    scene.finish(admin.obliterate(scene.queue))
+    assert scene.dump() == {}
+
+
+BESIDE: dict[str, Callable[[Scene], list[str]]] = {
+    "flat": lambda s: enqueue(s, 2),
+    "scheduled": lambda s: [later(s)],
+    "in a lane": lambda s: [in_lane(s), in_lane(s, lanes.lane_id("b"))],
+    "under a key": lambda s: [
+        s.run(admission.admit(s.queue, s.mint(), b"p", dedup=admission.Dedup(s.mint(), HOUR), group=group)).id
+        for group in (None, A)
+    ],
+    "of a flow": lambda s: [held(s)],
+}
+
+
+def _halves(scene: Scene, job_id: str) -> list[str]:
+    """What is not as it has to be of a job that is there, or gone."""
+    row, places = scene.row(job_id), scene.places(job_id)
+    names = [key.decode() for key, value in scene.dump().items() if job_id in f"{key!r} {value!r}"]
+    if not row:
+        return names
+    waits = row[b"state"] == b"awaiting_children"
+    return [] if len(places) == (0 if waits else 1) else [f"{job_id} {row} in {places}"]
+
+
+@pytest.mark.parametrize("what", BESIDE)
+@pytest.mark.parametrize("budget", [7, 1_000])
+def test_a_job_that_is_admitted_beside_obliterate_is_there_whole_or_gone_whole(
+    scene: Scene, what: str, budget: int
+) -> None:
+    full(scene)
+    scene.execute("ZADD", scene.keys.lane(lanes.lane_id("b")), 0, nowhere(scene))
+    scene.run(admin.pause_queue(scene.queue))
+    sent: list[str] = []
+
+    def beside() -> Plan[None]:
+        plan = admin.obliterate(scene.queue, force=True, budget=budget)
+        call = next(plan)
+        while True:
+            last = call.script is not None and call.script.name == "obliterate" and call.args[2] == ""
+            if not last:
+                sent.extend(BESIDE[what](scene))
+            try:
+                call = plan.send((yield call))
+            except StopIteration:
+                return
+
+    scene.finish(beside())
+    assert len(sent) >= 3
+    assert [half for job_id in sent for half in _halves(scene, job_id)] == []
+    assert found(scene) == []
+    assert {scene.run(metrics.state(scene.queue, i)) for i in sent} <= {State.ABSENT, State.AWAITING_CHILDREN}
+    left = [key for key in scene.dump() if b":job:" not in key]
+    assert left == []
+
+
+def test_what_the_walk_meets_of_a_job_in_its_place_it_leaves(scene: Scene) -> None:
+    enqueue(scene)
+    scene.run(admin.pause_queue(scene.queue))
+    plan = admin.obliterate(scene.queue)
+    assert scene.run(next(plan)) == 0
+    plan.send(0)
+    sent = scene.run(admission.admit(scene.queue, scene.mint(), b"p", dedup=admission.Dedup("k"), group=A))
+    scene.run(admin.add_log(scene.queue, sent.id, "line"))
+    scene.run(repeat.register(scene.queue, "r", every_ms=5, template=b"t", first_run_ms=HOUR))
+    before = scene.dump()
+    scene.run(plan.send((b"0", sorted(before))))
+    assert scene.dump() == before
+    for name in ("de:other", f"job:{sent.id}x:result", "repeat:s", "what"):
+        scene.execute("SET", scene.keys.base + name, sent.id)
+    plan = admin.obliterate(scene.queue)
+    next(plan)
+    plan.send(0)
+    assert scene.run(plan.send((b"0", sorted(scene.dump())))) == 4
+    assert scene.dump() == before
     scene.finish(admin.obliterate(scene.queue))
     assert scene.dump() == {}
 

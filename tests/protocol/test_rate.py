@@ -153,6 +153,21 @@ def test_a_shorter_period_ends_the_window_that_is_open(scene: Scene) -> None:
     wait_until(lambda: take(scene)[0] == 1)
 
 
+@pytest.mark.parametrize(("n", "period_ms", "tokens"), [(1, HOUR // 2, 1), (2, HOUR // 2, 1), (1, HOUR, 0), (3, 50, 2)])
+def test_a_window_that_is_cut_short_wakes_who_sleeps_until_its_end(
+    scene: Scene, n: int, period_ms: int, tokens: int
+) -> None:
+    fill(scene, 4)
+    scene.run(admin.set_rate(scene.queue, 1, period_ms=HOUR))
+    take(scene)
+    scene.drop_tokens()
+    scene.run(admin.set_rate(scene.queue, n, period_ms=period_ms))
+    assert scene.tokens() == tokens
+    scene.drop_tokens()
+    scene.run(admin.set_rate(scene.queue, n, period_ms=period_ms))
+    assert scene.tokens() == 0
+
+
 def test_a_budget_that_another_client_left_without_an_end_does_not_shut_the_queue(scene: Scene) -> None:
     fill(scene, 3)
     scene.run(admin.set_rate(scene.queue, 2, period_ms=HOUR))

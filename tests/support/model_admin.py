@@ -65,7 +65,8 @@ class AdminModel(FlowModel):
         self.pushed = max(self.servable() - before, 0)
         if self.rate and self.spent and self.window:
             end = self.now + self.rate[1]
-            self.window = self.window if self.window.high <= end.high else end
+            if self.window.high > end.high:
+                self.window, self.pushed = end, max(self.pushed, 1)
 
     def resume_queue(self) -> None:
         was, self.paused = self.paused, False
@@ -142,6 +143,10 @@ class AdminModel(FlowModel):
         self.dead.discard(job_id)
         if row.parent and row.parent_queue:
             self.settle_entry(self.death_entry(job_id, row.last_error or b""))
+        if row.dedup is not None and self.living_holder(row.dedup) not in (None, job_id):
+            row.dedup = None
+        elif row.dedup is not None and self.claims.get(row.dedup, ("", False))[0] != job_id:
+            self.claims[row.dedup] = job_id, False
         row.last_error = row.stalled = row.failures = row.died = row.cancel = None
         if job_id in self.books and self.books[job_id].left:
             row.state = "awaiting_children"
@@ -169,6 +174,12 @@ class AdminModel(FlowModel):
         self.bury(job_id, reason)
         return Cancellation.DEAD
 
+    def living_holder(self, key: str) -> str | None:
+        """The job that holds a deduplication key; one that is dead or gone holds nothing."""
+        holder = self.claims.get(key, ("", False))[0]
+        row = self.rows.get(holder)
+        return holder if row and row.state != "dead" else None
+
     def admit(
         self,
         job_id: str,
@@ -183,9 +194,9 @@ class AdminModel(FlowModel):
         if self.known(job_id):
             return Admitted(Admission.DUPLICATE, job_id)
         if key is not None:
-            holder = self.claims.get(key, ("", False))[0]
-            row = self.rows.get(holder)
-            if row and row.state != "dead":
+            holder = self.living_holder(key)
+            if holder is not None:
+                row = self.rows[holder]
                 if replace and row.state != "active":
                     row.payload = payload
                 return Admitted(Admission.DUPLICATE, holder)

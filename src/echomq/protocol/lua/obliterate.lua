@@ -4,29 +4,20 @@
 -- KEYS[1] -> meta    KEYS[2] -> base key of the queue (any key of it)
 -- ARGV[1] -> force or ''   ARGV[2] -> budget   ARGV[3] -> hold: `meta` stays, and with it the pause; optional
 -- returns 0 done, 1 more; EMQSTATE not paused; EMQSTATE active jobs present
--- @include lane
--- @include forget
+-- @include raze
 -- @include razable
 local refused = not_razable(ARGV[1])
 if refused then return refused end
 local left = tonumber(ARGV[2])
--- keep_only(kind, name): a set or book of another type leads to nothing, and would be in the way.
-local function keep_only(kind, name)
-  if redis.call('TYPE', base .. name).ok ~= kind then redis.call('DEL', base .. name) end
-end
-for _, name in ipairs({ 'active', 'pending', 'schedule', 'dead', 'repeat', 'cron' }) do keep_only('zset', name) end
-for _, name in ipairs({ 'glimit', 'gactive', 'gweight', 'lanes' }) do keep_only('hash', name) end
-keep_only('list', 'ring')
-keep_only('set', 'paused')
+rightly_typed()
 -- erase(id, in_hand): the row, its kept result, and the held parents above it, which no set names.
 local function erase(id, in_hand)
   local link = fields(id, 'parent', 'parent_queue', 'group')
-  forget(id)
-  redis.call('DEL', row_of(id) .. ':result')
+  raze(id)
   left = left - 1
   if not link then return end
   if in_hand and link[3] then
-    keep_only('zset', 'g:' .. link[3] .. ':pending')
+    keep_lane(link[3])
     hand_freed(link[3])
     ring_fix(link[3])
   end
@@ -41,18 +32,18 @@ local function empty(set, in_hand)
     for _, id in ipairs(ids) do erase(id, in_hand) end
   end
 end
-for _, name in ipairs({ 'active', 'pending', 'schedule', 'dead' }) do empty(base .. name, name == 'active') end
+for _, name in ipairs(PLACES) do empty(base .. name, name == 'active') end
 local groups = redis.call('LRANGE', base .. 'ring', 0, -1)
-for _, name in ipairs({ 'glimit', 'gactive', 'gweight', 'lanes' }) do
+for _, name in ipairs(LANE_BOOKS) do
   for _, group in ipairs(redis.call('HKEYS', base .. name)) do groups[#groups + 1] = group end
 end
 for _, group in ipairs(redis.call('SMEMBERS', base .. 'paused')) do groups[#groups + 1] = group end
 for _, group in ipairs(groups) do
-  keep_only('zset', 'g:' .. group .. ':pending')
+  keep_lane(group)
   empty(lane_of(group))
   ring_fix(group)
 end
-for _, kind in ipairs({ 'repeat', 'cron' }) do
+for _, kind in ipairs(REGISTRIES) do
   while left > 0 do
     local names = redis.call('ZRANGE', base .. kind, 0, math.min(left, 1000) - 1)
     if #names == 0 then break end
@@ -64,12 +55,9 @@ for _, kind in ipairs({ 'repeat', 'cron' }) do
   end
 end
 if left <= 0 then return 1 end
-for _, name in ipairs({
-  'ring', 'paused', 'glimit', 'gactive', 'gweight', 'lanes', 'wake', 'limiter', 'turn', 'workers', 'workers:info',
-  'flow:outbox', 'flow:rejected', 'owed', 'metrics:completed', 'metrics:failed', 'metrics:completed:data',
-  'metrics:failed:data',
-}) do
-  redis.call('DEL', base .. name)
+redis.call('DEL', base .. 'ring', base .. 'paused')
+for _, names in ipairs({ LANE_BOOKS, HINTS }) do
+  for _, name in ipairs(names) do redis.call('DEL', base .. name) end
 end
 if ARGV[3] ~= 'hold' then redis.call('DEL', base .. 'meta') end
 return 0

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- settings: fields of `meta`: pause, ceiling, rate and retention of the queue; an empty value removes one (protocol §7).
--- A rate window that is open ends no later than one of the new period would.
+-- A rate window that is open ends no later than one of the new period would; where that cuts it short, a token tells
+-- whoever sleeps until its old end.
 -- KEYS[1] -> meta
 -- ARGV -> field, value ...
 -- returns 1
@@ -12,6 +13,7 @@ for i = 1, #ARGV, 2 do
 end
 local after = claimable()
 local ends = natural(redis.call('HGET', KEYS[1], 'period_ms') or nil)
-if ends and redis.call('PTTL', base .. 'limiter') > ends then redis.call('PEXPIRE', base .. 'limiter', ends) end
-wake(after - before)
+local cut = ends and redis.call('PTTL', base .. 'limiter') > ends
+if cut then redis.call('PEXPIRE', base .. 'limiter', ends) end
+wake(math.max(after - before, cut and 1 or 0))
 return 1

@@ -2,6 +2,7 @@
 -- '' (the window '0') where they say nothing (protocol §5, §6, §7 ours). Gives 1, or the id of the living job that holds
 -- the deduplication key, whose payload is replaced when `way` says so and it is not in hand. The caller has checked id.
 -- @include rows
+-- @include holder
 -- @include place
 -- @include sound
 -- @include wake
@@ -10,10 +11,9 @@ local function admit_with(id, payload, due, group, key, window, way, lane)
   sound('pending', 'schedule')
   sound_lane(group ~= '' and group)
   if key ~= '' then
-    local holder = redis.call('GET', base .. 'de:' .. key)
-    local held = holder and fields(holder, 'state')
-    if held and held[1] ~= 'dead' then
-      if way == 'replace' and held[1] ~= 'active' then redis.call('HSET', row_of(holder), 'payload', payload) end
+    local holder, state = holder_of(key)
+    if holder then
+      if way == 'replace' and state ~= 'active' then redis.call('HSET', row_of(holder), 'payload', payload) end
       return holder
     end
     if window == '0' then
