@@ -15,7 +15,7 @@ from echomq.events import events
 from echomq.flows import Node
 from echomq.protocol.admin import Cancellation
 from echomq.protocol.replies import Admission
-from echomq.telemetry import Added, Cancelled, Step, hub
+from echomq.telemetry import Added, Cancelled, Dead, Step, hub
 from support.servers import Server
 
 
@@ -121,6 +121,52 @@ async def test_an_awaited_cancel_is_told(server: Server, queue: str, seen: list[
         seen.clear()
         await job.acancel()
     assert seen == [Cancelled(queue, job.id, "cancelled")]
+
+
+def family(mq: EchoMQ, queue: str) -> Node:
+    """A job that waits, its parent and theirs."""
+    mint = mq.connection().mint
+    root = Node(queue, mint(), "top", (Node(queue, mint(), "middle", (Node(queue, mint(), "leaf"),)),))
+    mq.run(flows.add(root))
+    return root
+
+
+def deaths(root: Node) -> list[Step]:
+    """What the cancel of its leaf is to tell, from below."""
+    (middle,) = root.children
+    (leaf,) = middle.children
+    first = f"child {leaf.id} failed: cancelled: why"
+    return [
+        Cancelled(root.queue, leaf.id, "cancelled: why"),
+        Dead(root.queue, middle.id, first),
+        Dead(root.queue, root.id, f"child {middle.id} failed: {first}"),
+    ]
+
+
+def test_a_cancel_tells_of_the_parents_that_die_with_the_job(server: Server, queue: str, seen: list[Step]) -> None:
+    with connect(server.url) as conn, EchoMQ(server.url, default_queue=queue, events=True) as mq:
+        root = family(mq, queue)
+        leaf = root.children[0].children[0]
+        seen.clear()
+        with events(conn, queue) as heard:
+            assert mq.cancel(leaf.id, reason="why") is Cancellation.DEAD
+            assert mq.cancel(leaf.id, reason="why") is Cancellation.DEAD  # it was dead already
+            told = [next(iter(heard)) for _ in range(3)]
+    assert seen == deaths(root)
+    assert [(event.event, event.job) for event in told] == [
+        ("cancelled", leaf.id),
+        ("dead", root.children[0].id),
+        ("dead", root.id),
+    ]
+
+
+async def test_an_awaited_cancel_tells_of_the_parents(server: Server, queue: str, seen: list[Step]) -> None:
+    with EchoMQ(server.url) as sync:
+        root = family(sync, queue)
+    seen.clear()
+    async with EchoMQ(server.url, default_queue=queue) as mq:
+        await mq.acancel(root.children[0].children[0].id, reason="why")
+    assert seen == deaths(root)
 
 
 def test_when_nobody_listens_the_verbs_run_as_they_are(server: Server, queue: str) -> None:

@@ -259,8 +259,9 @@ class EchoMQ(Hooked, Tested):
         try:
             return conn.run(ear.work(call))
         finally:
-            if told := ear.told():
-                conn.run_many(told)
+            calls = ear.told()
+            while calls:
+                calls = ear.answered(conn.run_many(calls))
 
     async def arun(self, call: Call[T] | Plan[T]) -> T:
         """`run`, awaited. Verbs that are awaited at the same time travel in one flight."""
@@ -273,8 +274,9 @@ class EchoMQ(Hooked, Tested):
         try:
             return await conn.run(ear.work(call))
         finally:
-            if told := ear.told():
-                await conn.run_many(told)
+            calls = ear.told()
+            while calls:
+                calls = ear.answered(await conn.run_many(calls))
 
     def admit(self, name: str, queue: str, payload: bytes, options: Options) -> Admitted:
         """Sends a payload under a fresh id; the answer has it, or that of the living job that holds the key.

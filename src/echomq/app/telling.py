@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from echomq.protocol.admin import BURIED
@@ -20,6 +21,7 @@ from echomq.protocol.replies import Admission
 from echomq.wire.plans import mapped
 
 if TYPE_CHECKING:
+    from echomq.runtime.bereaved import Bereaved
     from echomq.runtime.telemetry import Step
 
 T = TypeVar("T")
@@ -62,25 +64,53 @@ class Overhearing:
     def __init__(self, *, events: bool) -> None:
         self._events = events
         self._steps: list[Step] = []
+        self._notes: list[Call[None]] = []
+        self._bereaved: list[Bereaved] = []
+        self._noted = 0
+        self._looks: list[int] = []
 
     def work(self, work: Call[T] | Plan[T]) -> Call[T] | Plan[T]:
         """The same work, overheard."""
         return self._call(work) if isinstance(work, Call) else mapped(work, self._call)
 
-    def told(self) -> list[Call[None]]:
-        """Tells the observers what has happened; gives the calls that publish what is still to be published."""
-        from echomq.runtime.publishing import publication
-        from echomq.runtime.telemetry import Added, hub
+    def told(self) -> list[Call[Any]]:
+        """Tells the observers what has happened; gives the calls that publish what is still to be published.
+
+        Others look which parents have died with a job that was cancelled: `answered` is to be told what became of them.
+        """
+        from echomq.runtime.bereaved import Bereaved
+        from echomq.runtime.telemetry import Cancelled, Telemetry
 
         steps, self._steps = self._steps, []
-        if hub.observers:
-            for step in steps:
-                hub.emit(step)
-        if not self._events:
-            return []
+        for step in steps:
+            self._tell(step)
+            if isinstance(step, Cancelled):
+                bereaved = Bereaved(step.queue, Telemetry(self._tell))
+                bereaved.saw(step.job)
+                self._bereaved.append(bereaved)
+        return self._calls()
+
+    def answered(self, answers: list[Any]) -> list[Call[Any]]:
+        """Takes an answer, or an error, for each of those calls; gives the next ones, until there are none."""
+        rest = iter(answers[self._noted :])
+        for bereaved, count in zip(self._bereaved, self._looks, strict=True):
+            bereaved.answered(islice(rest, count))
+        return self._calls()
+
+    def _calls(self) -> list[Call[Any]]:
+        notes, self._notes = self._notes, []
+        looks = [each.calls() for each in self._bereaved]
+        self._noted, self._looks = len(notes), [len(each) for each in looks]
+        return [*notes, *(call for each in looks for call in each)]
+
+    def _tell(self, step: Step) -> None:
+        from echomq.runtime.publishing import publication
+        from echomq.runtime.telemetry import Cancelled, hub
+
+        hub.emit(step)
         # A cancel is published by its script.
-        calls = [publication(step) for step in steps if isinstance(step, Added)]
-        return [call for call in calls if call is not None]
+        if self._events and not isinstance(step, Cancelled) and (note := publication(step)) is not None:
+            self._notes.append(note)
 
     def _call(self, call: Call[T]) -> Call[T]:
         steps = _STEPS.get(call.script.name) if call.script is not None else None

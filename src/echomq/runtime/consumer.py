@@ -157,7 +157,14 @@ class Consumer(Intake):
                 on_cancel=self._to_end,
             )
             presence = Presence(self._queue, self._who, self._held, lambda: self._concurrency, lambda: self._lease_ms)
-            legs = Legs(self._queue, presence, beat_ms=self._beat_ms, paid=self._nudge.set, follower=self._follower)
+            legs = Legs(
+                self._queue,
+                presence,
+                beat_ms=self._beat_ms,
+                paid=self._nudge.set,
+                follower=self._follower,
+                bereaved=self._settler.bereaved,
+            )
             runner = Runner(self._handler, queue=self._queue, threads=self._concurrency, ended=self._ended)
             runner.late, runner.freed = self._late, self._freed
             await self._keeper.start()

@@ -1,7 +1,8 @@
 """A consumer's legs: what it does beside its flights, so that no job waits for it.
 
-The outbox is delivered, the morgue kept within its settings, and the worker says that it lives. One task does what is
-due, one thing after the other; one that fails is due again after a pause on the loops' curve.
+The outbox is delivered, the morgue kept within its settings, observers hear of parents that have died with their
+children, and the worker says that it lives. One task does what is due, one thing after the other; one that fails is due
+again after a pause on the loops' curve.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from echomq.protocol.backoff import delay_ms
+from echomq.runtime.bereaved import Bereaved
 from echomq.runtime.loops import curve, say
 from echomq.runtime.outbox import Outbox
 from echomq.runtime.owing import Follower, Owing
@@ -39,8 +41,10 @@ class Legs:
         beat_ms: int,
         paid: Callable[[], None] | None = None,
         follower: Follower | None = None,
+        bereaved: Bereaved | None = None,
     ) -> None:
-        self.outbox = Outbox(queue)
+        self.bereaved = bereaved
+        self.outbox = Outbox(queue, bereaved=bereaved)
         self.owing = None if follower is None else Owing(queue, follower)
         self.retention = Retention(queue)
         self._name = f"{queue}:legs"
@@ -64,6 +68,8 @@ class Legs:
         self.owes = True
         self._due["outbox"] = self.outbox.deliver
         self.died()
+        if self.bereaved:
+            self._due["bereaved"] = self.bereaved.tell
 
     def died(self) -> None:
         """A job may have died whose death is to be followed."""
@@ -112,6 +118,8 @@ class Legs:
             await self.outbox.deliver(conn)
         if self.owing is not None and "owing" in self._due:
             await self.owing.pay(conn)
+        if self.bereaved is not None:
+            await self.bereaved.tell(conn)
         if self._presence is not None and self._beats:
             await conn.run(self._presence.farewell())
 

@@ -18,6 +18,7 @@ from echomq.protocol.discover import clock
 from echomq.protocol.jobs import LEASE_MS
 from echomq.protocol.keys import check_queue
 from echomq.protocol.replies import Claims
+from echomq.runtime.bereaved import Bereaved
 from echomq.runtime.dial import Dial
 from echomq.runtime.ear import Ear, push_token
 from echomq.runtime.hand import Held
@@ -91,7 +92,8 @@ class Metronome(Loop):
         self._nudge = asyncio.Event()
         self._who = who or identity((queue,))
         presence = Presence(queue, self._who, _InHand(self._seats), self._slots, self._longest_ms)
-        self._legs = Legs(queue, presence, beat_ms=beat_ms)
+        self._bereaved = Bereaved(queue, self._watch)
+        self._legs = Legs(queue, presence, beat_ms=beat_ms, bereaved=self._bereaved)
         self._ear: Ear | None = None
         self.keeper = LeaseKeeper(dial)
         """The lease keeper of the pool."""
@@ -132,9 +134,7 @@ class Metronome(Loop):
         conn = await self.conn()
         loop = asyncio.get_running_loop()
         if loop.time() >= self._beat_at:
-            swept = await sweep_all(
-                conn, self.queue, max_stalled=self._max_stalled, worker=self._who.name, watch=self._watch
-            )
+            swept = await sweep_all(conn, self._bereaved, max_stalled=self._max_stalled, worker=self._who.name)
             if swept.dead:
                 self._legs.signalled()
             self._legs.beat(loop.time())

@@ -16,6 +16,7 @@ from echomq.protocol.call import Call
 from echomq.protocol.errors import ServerError
 from echomq.protocol.flows import Doubted, Relayed
 from echomq.protocol.keys import check_queue
+from echomq.runtime.bereaved import Bereaved
 from echomq.runtime.loops import log
 from echomq.runtime.outcome import brief
 from echomq.wire import AsyncConnector
@@ -28,11 +29,12 @@ _REMEMBERED: Final = 1_000
 
 
 class Outbox:
-    """The outbox of one queue."""
+    """The outbox of one queue. `bereaved` tells of the parents that die of what is delivered."""
 
-    def __init__(self, queue: str, *, batch: int = BATCH) -> None:
+    def __init__(self, queue: str, *, batch: int = BATCH, bereaved: Bereaved | None = None) -> None:
         self._queue = check_queue(queue)
         self._batch = batch
+        self._bereaved = bereaved
         self._said: set[bytes] = set()
         self.stuck = 0
         """Entries that their parents' servers refuse; they stay, and newer ones pass them by."""
@@ -48,6 +50,8 @@ class Outbox:
             entries = await conn.run(flows.outbox(self._queue, limit=limit))
             gone = await self._round(conn, entries) if entries else 0
             self.stuck = len(entries) - gone
+            if self._bereaved is not None:
+                await self._bereaved.tell(conn)
             if gone == 0 or len(entries) < limit:
                 return self.delivered - before
 
@@ -64,8 +68,8 @@ class Outbox:
             else:
                 sent.append(Relayed(self._queue, entry))
         settles, relayed, past, failure = await self._brought(conn, sent)
-        taken = await conn.run_many([*settles, *rejects])
-        self.delivered += sum(answer == 1 for answer in taken[: len(settles)])
+        taken = await conn.run_many([*map(_settle, settles), *rejects])
+        self.delivered += self._settled(settles, taken)
         self.rejected += sum(answer == 1 for answer in taken[len(settles) :])
         failure = failure or _unreached(taken)
         if failure is not None:
@@ -75,20 +79,20 @@ class Outbox:
 
     async def _brought(
         self, conn: AsyncConnector, sent: list[Relayed]
-    ) -> tuple[list[Call[int]], list[Relayed], int, EchoMQError | None]:
-        """What settles the entries that were taken, the signals that these have brought about, how many were of an
-        earlier life of their child and have gone without effect, and a failure."""
+    ) -> tuple[list[Relayed], list[Relayed], int, EchoMQError | None]:
+        """The entries that were taken and are to be settled, the signals that these have brought about, how many were
+        of an earlier life of their child and have gone without effect, and a failure."""
         answers: list[Relayed | Doubted | EchoMQError | None] = list(
             await conn.run_many([flows.offer(each.entry) for each in sent])
         )
         withdrawn = await self._resolved(conn, sent, answers)
-        settles: list[Call[int]] = []
+        settles: list[Relayed] = []
         relayed: list[Relayed] = []
         for i, (each, answer) in enumerate(zip(sent, answers, strict=True)):
             if i in withdrawn:
                 continue
             if not isinstance(answer, EchoMQError):
-                settles.append(flows.settle(each.queue, each.entry))
+                settles.append(each)
                 if isinstance(answer, Relayed):
                     relayed.append(answer)
             elif isinstance(answer, ServerError):
@@ -123,9 +127,21 @@ class Outbox:
             if not relayed:
                 return
             settles, relayed, _, failure = await self._brought(conn, relayed)
-            failure = failure or _unreached(await conn.run_many(settles))
+            taken = await conn.run_many([*map(_settle, settles)])
+            self._settled(settles, taken)
+            failure = failure or _unreached(taken)
             if failure is not None:
                 raise failure
+
+    def _settled(self, entries: list[Relayed], answers: list[int | EchoMQError]) -> int:
+        """How many of the entries this pump, and no other one, has settled."""
+        count = 0
+        for each, answer in zip(entries, answers, strict=False):
+            if answer == 1:
+                count += 1
+                if self._bereaved is not None:
+                    self._bereaved.delivered(each.queue, each.entry)
+        return count
 
     def _refused(self, entry: bytes, error: ServerError) -> None:
         if entry not in self._said and len(self._said) < _REMEMBERED:
@@ -133,6 +149,10 @@ class Outbox:
             log.error(
                 "queue %s: a signal stays in the outbox, its parent's server refuses it: %s", self._queue, brief(error)
             )
+
+
+def _settle(each: Relayed) -> Call[int]:
+    return flows.settle(each.queue, each.entry)
 
 
 def _unreached(answers: list[Any]) -> EchoMQError | None:

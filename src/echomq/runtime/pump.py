@@ -8,6 +8,7 @@ from echomq.protocol import jobs
 from echomq.protocol.checks import integer
 from echomq.protocol.discover import clock
 from echomq.protocol.keys import check_queue
+from echomq.runtime.bereaved import Bereaved
 from echomq.runtime.dial import Dial
 from echomq.runtime.loops import BEAT_MS, Loop
 from echomq.runtime.outbox import Outbox
@@ -31,7 +32,8 @@ async def promote_due(conn: AsyncConnector, queue: str, batch: int) -> int:
 class Pump(Loop):
     """Does what a queue's consumers do beside their jobs, once a beat, for a queue that has none. It does not reap.
 
-    `watch` is told of the occurrences that it adds; with `events` they are published too (protocol §10).
+    `watch` is told of the occurrences that it adds and of the parents that die of what it delivers; with `events` that
+    is published too (protocol §10).
     """
 
     def __init__(
@@ -47,10 +49,11 @@ class Pump(Loop):
         super().__init__(dial, beat_ms=beat_ms)
         self._queue = check_queue(queue)
         self._batch = integer("batch", batch, least=1)
-        self._recurrences = Recurrences(queue, watch=published(watch, self.submit) if events else watch)
+        watch = published(watch, self.submit) if events else watch
+        self._recurrences = Recurrences(queue, watch=watch)
         self._retention = Retention(queue)
         self._count = 0
-        self.outbox = Outbox(queue)
+        self.outbox = Outbox(queue, bereaved=Bereaved(queue, watch))
         """With what it has delivered and set aside."""
 
     @property

@@ -16,6 +16,7 @@ from echomq.protocol.follow import Follow
 from echomq.protocol.jobs import Finished
 from echomq.protocol.keys import keys
 from echomq.protocol.replies import Claimed, Completion, Retried, as_bytes, as_list
+from echomq.runtime.bereaved import Bereaved
 from echomq.runtime.hand import Held
 from echomq.runtime.loops import log
 from echomq.runtime.outcome import (
@@ -103,6 +104,8 @@ class Settler:
         self._max_attempts = integer("max_attempts", max_attempts, least=1)
         self._held = held
         self._watch = watch
+        self.bereaved = Bereaved(queue, watch)
+        """Deaths that may have buried parents, of which nobody is told yet."""
         self.waiting: list[Held] = []
         self.leaving = 0
         """Jobs whose settlement is under way."""
@@ -302,6 +305,7 @@ class Settler:
         if verdict is Retried.DEAD:
             self.tally.buried += 1
             self.signalled = True
+            self.bereaved.saw(job.id)
             if not told:
                 say = log.error if held.reason is None else log.info
                 say("job %s of %s buried: %s", job.id, self._queue, _first_line(outcome))

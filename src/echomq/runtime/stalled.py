@@ -8,6 +8,7 @@ from echomq.protocol import jobs
 from echomq.protocol.checks import integer
 from echomq.protocol.keys import check_queue
 from echomq.protocol.replies import Sweep
+from echomq.runtime.bereaved import Bereaved
 from echomq.runtime.dial import Dial
 from echomq.runtime.loops import Loop, log
 from echomq.runtime.outcome import brief
@@ -19,16 +20,20 @@ LIMIT: Final = 100
 
 
 async def sweep_all(
-    conn: AsyncConnector, queue: str, *, max_stalled: int, limit: int = LIMIT, worker: str = "", watch: Telemetry = hub
+    conn: AsyncConnector, bereaved: Bereaved, *, max_stalled: int, limit: int = LIMIT, worker: str = ""
 ) -> Sweep:
-    """Sweeps until no expired lease is left; gives every id that was recovered or buried. `watch` is told of each."""
+    """Sweeps the queue of `bereaved` until no expired lease is left; gives every id that was recovered or buried.
+
+    The observers are told of each; the parents of the dead are left to `bereaved`.
+    """
+    queue = bereaved.queue
     recovered: list[str] = []
     dead: list[str] = []
     cancelled: dict[str, str] = {}
     while True:
         swept = await conn.run(jobs.sweep(queue, max_stalled=max_stalled, limit=limit, worker=worker))
         report(queue, swept)
-        tell(watch, queue, swept)
+        tell(bereaved, swept)
         recovered += swept.recovered
         dead += swept.dead
         cancelled |= swept.cancelled
@@ -48,8 +53,9 @@ def report(queue: str, swept: Sweep) -> None:
         log.info("queue %s: %d jobs of lapsed leases buried as cancelled: %s", queue, len(gone), _some(gone))
 
 
-def tell(watch: Telemetry, queue: str, swept: Sweep) -> None:
-    """Every step that a sweep made, for the observers."""
+def tell(bereaved: Bereaved, swept: Sweep) -> None:
+    """Every step that a sweep made, for the observers; `bereaved` has seen the deaths."""
+    watch, queue = bereaved.watch, bereaved.queue
     if watch.observers:
         for job_id in swept.recovered:
             watch.emit(Stalled(queue, job_id, dead=False))
@@ -59,6 +65,7 @@ def tell(watch: Telemetry, queue: str, swept: Sweep) -> None:
                 watch.emit(Cancelled(queue, job_id, reason))
             else:
                 watch.emit(Dead(queue, job_id, "stalled"))
+        bereaved.saw(*swept.dead)
 
 
 def _some(ids: tuple[str, ...]) -> str:
@@ -81,7 +88,7 @@ class StalledSweep(Loop):
         super().__init__(dial, beat_ms=beat_ms)
         self._queue = check_queue(queue)
         self._max_stalled = integer("max_stalled", max_stalled, least=1)
-        self._watch = watch
+        self._bereaved = Bereaved(queue, watch)
         self._limit = integer("limit", limit, least=1, most=100_000)
 
     @property
@@ -92,4 +99,5 @@ class StalledSweep(Loop):
     async def beat(self) -> None:
         """Count every lease that has expired by now."""
         conn = await self.conn()
-        await sweep_all(conn, self._queue, max_stalled=self._max_stalled, limit=self._limit, watch=self._watch)
+        await sweep_all(conn, self._bereaved, max_stalled=self._max_stalled, limit=self._limit)
+        await self._bereaved.tell(conn)

@@ -241,7 +241,7 @@ class Turns:
             report(self._queue, swept)
             self._settler.signalled |= bool(swept.dead)
             self.unregistered = swept.unknown
-            tell(self._watch, self._queue, swept)
+            tell(self._settler.bereaved, swept)
             self.lapsing = False
             more = len(swept.recovered) + len(swept.dead) >= LIMIT
             self.beat_at = now if more else now + self._beat_s
