@@ -21,7 +21,7 @@ B = TextScript("b", "return 2")
 
 
 def entry(call: Call[int]) -> Entry[Waiter]:
-    return Entry(call, Waiter(), pack(call))
+    return Entry(call, Waiter(), pack(call), ordered=False)
 
 
 def scripted(script: TextScript, name: str) -> Entry[Waiter]:

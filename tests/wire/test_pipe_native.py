@@ -29,11 +29,11 @@ def pipe_on(native: frozenset[Script] = NATIVE, *, yields: bool = True) -> Pipe[
     return pipe
 
 
-def entry(what: Script | None, name: str) -> Entry[Waiter]:
+def entry(what: Script | None, name: str, *, ordered: bool = False) -> Entry[Waiter]:
     """A call as a caller packs it who knows nothing of the connection."""
     command = "" if what else "GET"
     call = Call("run", (f"emq:{{q}}:{name}",), (), as_int, script=what, command=command, subject=name)
-    return Entry(call, Waiter(), pack(call))
+    return Entry(call, Waiter(), pack(call), ordered=ordered)
 
 
 def said(each: Entry[Waiter], *, native: bool) -> bytes:
@@ -160,3 +160,59 @@ def test_another_queue_is_not_held_to_it() -> None:
     call = Call("run", ("emq:{other}:pending",), (), as_int, script=CLAIM)
     each = Entry(call, Waiter(), pack(call))
     assert pipe.take(deque([each])) == said(each, native=True)
+
+
+# The order of a queue's calls
+
+
+def test_what_may_be_left_goes_as_the_script_where_its_queue_goes_on() -> None:
+    pipe = pipe_on()
+    pipe.agree(Terms(Limits(), NATIVE, yields=True, loaded=(PROMOTE, CLAIM)))
+    p, c, d = entry(PROMOTE, "p", ordered=True), entry(CLAIM, "c", ordered=True), entry(DELAY, "d", ordered=True)
+    assert pipe.take(deque([p, c, d])) == said(p, native=False) + said(c, native=False) + said(d, native=True)
+
+
+def test_behind_what_may_be_left_its_queue_waits_for_the_answer_and_others_do_not() -> None:
+    pipe = pipe_on()
+    p, get = entry(PROMOTE, "p", ordered=True), entry(None, "get", ordered=True)
+    assert pipe.take(deque([p])) == said(p, native=True)
+    elsewhere = Call("get", ("emq:{other}:x",), (), as_int, command="GET", subject="elsewhere")
+    other = Entry(elsewhere, Waiter(), pack(elsewhere))
+    waiting = deque([other, get])
+    assert pipe.take(waiting) == other.packed
+    assert list(waiting) == [get]
+    assert pipe.take(waiting) == b""
+    assert answers(pipe, LANE + b":5\r\n") == [("elsewhere", 5)]
+    assert pipe.take(waiting) == said(p, native=False), "it may lack its script, too"
+    assert pipe.take(waiting) == b""
+    assert answers(pipe, b":1\r\n") == [("p", 1)]
+    assert pipe.take(waiting) == get.packed
+
+
+def test_a_script_that_has_run_holds_nobody_up_until_the_server_has_lost_it() -> None:
+    pipe: Pipe[Waiter] = Pipe()
+
+    def flight() -> list[Entry[Waiter]]:
+        return [entry(CLAIM, "c", ordered=True), entry(CLAIM, "c2", ordered=True), entry(None, "get", ordered=True)]
+
+    c, c2, get = flight()
+    waiting = deque([c, c2, get])
+    assert pipe.take(waiting) == c.packed + c2.packed
+    assert answers(pipe, b":1\r\n:2\r\n") == [("c", 1), ("c2", 2)]
+    assert pipe.take(waiting) == get.packed
+    assert answers(pipe, b":3\r\n") == [("get", 3)]
+    assert pipe.take(deque(flight())) == c.packed + c2.packed + get.packed
+    assert answers(pipe, NOSCRIPT + NOSCRIPT + b":3\r\n") == [("get", 3)]
+    load = pack(raw("SCRIPT", "LOAD", CLAIM.source))
+    assert pipe.take(last := deque([entry(None, "last", ordered=True)])) == load + c.packed + c2.packed
+    assert answers(pipe, b"$2\r\nab\r\n:1\r\n:2\r\n") == [("c", 1), ("c2", 2)]
+    assert pipe.take(last) == pack(raw("GET", "emq:{q}:last"))
+
+
+def test_what_minds_no_order_neither_waits_nor_is_waited_for() -> None:
+    pipe = pipe_on()
+    p, get = entry(PROMOTE, "p"), entry(None, "get", ordered=True)
+    assert pipe.take(deque([p, get])) == said(p, native=True) + get.packed
+    ordered, loose = entry(DELAY, "d", ordered=True), entry(None, "loose")
+    assert pipe.take(deque([ordered])) == said(ordered, native=True)
+    assert pipe.take(deque([loose])) == loose.packed

@@ -11,10 +11,10 @@ import pytest
 
 from echomq.identity.errors import InvalidInputError
 from echomq.identity.minter import mint
-from echomq.protocol import admission, jobs, lanes
+from echomq.protocol import admin, admission, jobs, lanes
 from echomq.protocol.call import Call
 from echomq.protocol.errors import FenceError, NativeMissingError, ServerError
-from echomq.protocol.replies import Rescheduling
+from echomq.protocol.replies import Completion, Rescheduling
 from echomq.protocol.scripts import NATIVE, twins
 from echomq.runtime import Dial
 from echomq.wire import AsyncConnector, Connector, Options, Wire, aconnect, connect, parse_url
@@ -90,14 +90,11 @@ def test_the_table_of_twins_is_what_the_module_has(start_server: StartServer) ->
 def test_wire_6_sends_commands_for_what_has_a_twin(start_server: StartServer, queue: str, face: Face) -> None:
     server = start_server(module=True)
     job_id = mint()
-    scheduled, promoted, claimed = face(
-        server, [jobs.enqueue_at(queue, job_id, b"p", at_ms=PAST), jobs.promote(queue), jobs.claim(queue)]
-    )
+    scheduled, promoted = face(server, [jobs.enqueue_at(queue, job_id, b"p", at_ms=PAST), jobs.promote(queue)])
+    [claimed] = face(server, [jobs.claim(queue)])
     assert (scheduled.name, promoted, claimed.id) == ("SCHEDULED", 1, job_id)
-    delayed, moved = face(
-        server, [jobs.delay(queue, job_id, claimed.token, at_ms=5), jobs.reschedule(queue, job_id, at_ms=7)]
-    )
-    assert (delayed, moved) == (None, Rescheduling.MOVED)
+    assert face(server, [jobs.delay(queue, job_id, claimed.token, at_ms=5)]) == [None]
+    assert face(server, [jobs.reschedule(queue, job_id, at_ms=7)]) == [Rescheduling.MOVED]
     names = ("emq.schedule", "emq.promote", "emq.delay", "emq.reschedule")
     assert calls_of(server, *names) == [1] * 4
     evaluated = calls_of(server, "evalsha")
@@ -314,7 +311,7 @@ def test_on_wire_6_a_module_that_goes_away_is_the_caller_s_error(
     start_server: StartServer, queue: str, face: str
 ) -> None:
     server = start_server(module=True, options=["--enable-module-command", "yes"])
-    refused, length, _ = unloaded_in(server, [jobs.promote(queue), append(queue, ".")], 6, face)
+    length, refused, _ = unloaded_in(server, [append(queue, "."), jobs.promote(queue)], 6, face)
     assert isinstance(refused, ServerError)
     assert "ERR unknown command 'EMQ.PROMOTE'" in str(refused)
     assert "connect with wire='auto' or wire=4" in str(refused)
@@ -338,7 +335,7 @@ def test_a_due_job_of_a_lane_is_promoted_by_the_script_invisibly(
     assert face(server, [jobs.delay(queue, job_id, claimed.token, at_ms=PAST)], wire) == [None]
     assert calls_of(server, "emq.delay") == [1]
     assert face(server, [jobs.promote(queue), jobs.promote(queue)], wire) == [1, 0]
-    assert calls_of(server, "emq.promote") == [3]
+    assert calls_of(server, "emq.promote") == [2], "the first of the two goes as the script: another follows it"
 
 
 def test_a_flight_keeps_the_order_of_what_its_server_left_to_scripts(
@@ -360,9 +357,44 @@ def test_a_flight_keeps_the_order_of_what_its_server_left_to_scripts(
     outcomes = face(server, calls)
     assert [outcomes[i] for i in (2, 4, 6, 7)] == [1, 2, 1, 0]
     with server.client() as client:
-        assert client.execute("GET", key(queue, "notes")) == b".12"
+        assert client.execute("GET", key(queue, "notes")) == b"1.2"
         assert client.execute("ZRANGE", f"emq:{{{queue}}}:g:{LANE}:pending", 0, -1) == [each.encode() for each in ids]
         assert client.execute("ZRANGE", f"emq:{{{queue}}}:pending", 0, -1) == [flat.encode()]
+
+
+@pytest.mark.parametrize("wire", [4, 6, "auto"])
+def test_what_follows_a_call_that_is_left_to_its_script_meets_what_that_has_done(
+    start_server: StartServer, queue: str, face: Face, wire: Wire
+) -> None:
+    server = start_server(module=True)
+    grouped_due(server, queue)
+    promoted, claimed = face(server, [jobs.promote(queue), jobs.claim(queue)], wire)
+    assert (promoted, claimed.group) == (1, LANE)
+    put_off, moved = face(
+        server,
+        [
+            jobs.delay(queue, claimed.id, claimed.token, at_ms=2**52),
+            jobs.reschedule(queue, claimed.id, at_ms=7),
+        ],
+        wire,
+    )
+    assert (put_off, moved) == (None, Rescheduling.MOVED)
+    first, second = mint(), mint()
+    keyed = [admission.admit(queue, each, b"p", dedup=admission.Dedup("k")) for each in (first, second)]
+    _, held = face(server, [keyed[0], jobs.claim(queue)], wire)
+    done, admitted = face(server, [jobs.complete_many(queue, [jobs.Finished(first, held.token)]), keyed[1]], wire)
+    assert (done, admitted.verdict.name) == ((Completion.RETIRED,), "ADMITTED")
+
+
+def test_what_follows_a_command_that_a_user_may_not_run_meets_what_its_script_has_done(
+    start_server: StartServer, queue: str, face: Face
+) -> None:
+    server = start_server(module=True)
+    with server.client() as client:
+        client.execute("ACL", "SETUSER", "default", "-emq.enqueue")
+    job_id = mint()
+    outcomes = face(server, [jobs.enqueue(queue, job_id, b"p"), admin.update_data(queue, job_id, b"new")], "auto")
+    assert outcomes[1] is True
 
 
 async def test_what_is_submitted_meanwhile_does_not_overtake_the_script(start_server: StartServer, queue: str) -> None:

@@ -13,10 +13,12 @@ from echomq.runtime.loops import log, told
 from echomq.runtime.outcome import brief
 from echomq.runtime.settle import Batch
 from echomq.wire import AsyncConnector
+from echomq.wire.options import DEFAULT
 
 
 class Flight:
-    """Calls under way. Its futures are the connector's own, so cancelling every task of the loop leaves it whole."""
+    """Calls under way, in no order among them. Its futures are the connector's own, so cancelling every task of the
+    loop leaves it whole."""
 
     __slots__ = ("_answers", "_timeout_s", "asked", "batch", "beat", "looked", "sent_at", "tokens", "tried_ms")
 
@@ -40,8 +42,8 @@ class Flight:
     def add(self, conn: AsyncConnector, call: Call[Any]) -> None:
         """Put a call on board."""
         try:
-            limit = self._timeout_s
-            self._answers.append(conn.submit(call) if limit is None else conn.submit(call, timeout=limit))
+            limit = DEFAULT if self._timeout_s is None else self._timeout_s
+            self._answers.append(conn.submit(call, timeout=limit, ordered=False))
         except EchoMQError as error:
             self._answers.append(error)
         except Exception as error:  # noqa: BLE001  (what cannot be sent stays at home alone)

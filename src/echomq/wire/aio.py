@@ -58,8 +58,11 @@ class AsyncConnector:
 
     # Calls
 
-    def submit(self, call: Call[T], *, timeout: Timeout = DEFAULT) -> asyncio.Future[T]:
+    def submit(self, call: Call[T], *, timeout: Timeout = DEFAULT, ordered: bool = True) -> asyncio.Future[T]:
         """Put `call` into the next flight, which leaves at this turn of the loop; the future is its answer.
+
+        The calls of a queue run in the order of submission. One that is not `ordered` may run before or after others of
+        its flight, and never waits for a flight of its own.
 
         Raises `OverloadedError` at once when `max_pending` calls wait, `DisconnectedError` when closed, `WireError`
         on a second running loop, `InvalidInputError` for words that cannot be sent. The future raises as `run` does.
@@ -69,7 +72,8 @@ class AsyncConnector:
             carrier = self._carry()
         options = self._options
         try:
-            return carrier.enter(call, options.call_timeout if timeout is DEFAULT else options.seconds(timeout))
+            limit = options.call_timeout if timeout is DEFAULT else options.seconds(timeout)
+            return carrier.enter(call, limit, ordered=ordered)
         except AttributeError:
             if isinstance(call, Call):
                 raise

@@ -70,7 +70,7 @@ class Carrier:
 
     # Calls
 
-    def enter(self, call: Call[T], timeout: float | None) -> asyncio.Future[T]:
+    def enter(self, call: Call[T], timeout: float | None, *, ordered: bool = True) -> asyncio.Future[T]:
         """Put `call` into the next flight; the future is its answer."""
         link, unsent, loop = self.link, self._unsent, self._loop
         native = link is not None and call.script in link.pipe.native
@@ -93,7 +93,7 @@ class Carrier:
         if deadline < self._watch_at:
             self._watch_until(deadline)
         future: asyncio.Future[T] = loop.create_future()
-        unsent.append(Entry(call, future, packed, timeout, deadline, native))
+        unsent.append(Entry(call, future, packed, timeout, deadline, native, ordered))
         return future
 
     def _flush_scheduled(self) -> None:

@@ -7,6 +7,7 @@ runs as the script that is its twin.
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from echomq.identity.errors import InvalidInputError
@@ -22,6 +23,7 @@ DEFAULT: Final[Wire] = 4
 _WIRES: Final[dict[str, Wire]] = {"4": 4, "6": 6, "auto": "auto"}
 _LEFT_TO_SCRIPT: Final = ("EMQSTATE ", " not native")
 _UNKNOWN: Final = "ERR unknown command"
+_LEAVING: Final = frozenset({"claim", "complete_many", "delay", "promote"})
 _OFTEN: Final = frozenset({"claim", "complete_many"})
 _SPELL: Final = 64
 _MOST_SPELLS: Final = 1_000
@@ -81,11 +83,11 @@ class Left:
             return
         if len(self._spells) >= _MOST_SPELLS:
             self._spells.clear()
-        self._spells[call.script, _queue_of(call)] = _SPELL
+        self._spells[call.script, queue_of(call)] = _SPELL
 
     def takes(self, call: Call[object]) -> bool:
         """Whether this call, which is about to be sent, had better go as the script."""
-        key = call.script, _queue_of(call)
+        key = call.script, queue_of(call)
         left = self._spells.get(key, 0)
         if left > 1:
             self._spells[key] = left - 1
@@ -94,7 +96,14 @@ class Left:
         return left > 0
 
 
-def _queue_of(call: Call[object]) -> str:
+@cache
+def leaving() -> frozenset[Script]:
+    """The scripts whose native commands leave some calls to them (`is_left_to_script`)."""
+    return frozenset(script for script in twins() if script.name in _LEAVING)
+
+
+def queue_of(call: Call[object]) -> str:
+    """A text that all calls of a queue share; empty for one without keys."""
     return call.keys[0].partition("}")[0] if call.keys else ""
 
 

@@ -62,7 +62,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How a connection may be used: what the server takes, and which scripts go as native commands.
+    """How a connection may be used: what the server takes, which scripts it has, and which go as native commands.
 
     `yields`: a native command that turns out to be missing is given up for its script.
     """
@@ -70,11 +70,13 @@ class Terms:
     limits: Limits
     native: frozenset[Script] = frozenset()
     yields: bool = False
+    loaded: Sequence[Script] = ()
 
 
 Outcome: TypeAlias = "Reply | ServerError"
 Steps: TypeAlias = Generator[Batch | Wait, "list[Outcome]", list[Outcome]]
 Step: TypeAlias = Generator[Batch | Wait, "list[Outcome]", None]
+Loading: TypeAlias = Generator[Batch | Wait, "list[Outcome]", Sequence[Script]]
 Handshake: TypeAlias = Generator[Batch | Wait, "list[Outcome]", Terms]
 
 
@@ -101,11 +103,11 @@ def handshake(target: Target, *, name: str, fence: str, wire: Wire | None = None
     native = dialect.read(target.address, wire, others.pop(0)) if wire != 4 else frozenset[Script]()
     if version is None:  # who is refused for want of the module leaves no fence behind
         yield from _pass_fence(target, fence, version)
-    yield from _load_missing(target, scripts, known)
+    loaded = yield from _load_missing(target, scripts, known)
     if preflight.is_due(target):
         facts = yield from _ask(preflight.QUESTIONS)
         preflight.warn(target, server.get(b"role"), facts)
-    return Terms(limits.read(target, others[0]) if others else Limits(), native, yields=wire == "auto")
+    return Terms(limits.read(target, others[0]) if others else Limits(), native, wire == "auto", loaded)
 
 
 def _ask(commands: Sequence[tuple[Arg, ...]]) -> Steps:
@@ -176,19 +178,20 @@ def _fence_refused(target: Target, text: str) -> str:
     return f"{target.address}: the fence {VERSION} cannot be read or set: {advice}"
 
 
-def _load_missing(target: Target, scripts: Sequence[Script], known: Outcome) -> Step:
-    """Load what the server lacks, so that NOSCRIPT happens only after a SCRIPT FLUSH."""
+def _load_missing(target: Target, scripts: Sequence[Script], known: Outcome) -> Loading:
+    """Load what the server lacks, so that NOSCRIPT happens only after a SCRIPT FLUSH; gives what it has then."""
     if not isinstance(known, list):
         text = known.reply if isinstance(known, ServerError) else repr(known)
         _log.warning("%s: %s%s", target.address, text, preflight.rights_advice(target))
-        return
+        return ()
     missing = [script for script, there in zip(scripts, known, strict=True) if not there]
     if not missing:
-        return
+        return scripts
     loaded = yield from _ask([("SCRIPT", "LOAD", script.source) for script in missing])
     for script, answer in zip(missing, loaded, strict=True):
         if isinstance(answer, ServerError):
             if answer.reply.startswith("NOPERM"):
                 _log.warning("%s: %s%s", target.address, answer.reply, preflight.rights_advice(target))
-                return
+                return ()
             raise RefusedError(f"{target.address} does not take the script {script.name!r}: {answer.reply}")
+    return scripts
