@@ -30,11 +30,12 @@ class NativeModule(BuildHookInterface):  # type: ignore[type-arg]  # its paramet
         wanted = os.environ.get(VARIABLE, "")
         if wanted not in ("", "0", "1"):
             raise ValueError(f"{VARIABLE}={wanted}: 1 (must be built), 0 (is not built) or nothing is allowed")
+        output = Path(self.root, "src", MODULE)
         if wanted == "0":
+            if version == "editable":
+                output.unlink(missing_ok=True)
             return
-        if version == "editable":
-            output = Path(self.root, "src", MODULE)
-        else:
+        if version != "editable":
             output = Path(tempfile.mkdtemp(prefix="echomq-native-"), "echomq.so")
             atexit.register(shutil.rmtree, output.parent, ignore_errors=True)
         trouble = self._compile(output)
@@ -44,6 +45,8 @@ class NativeModule(BuildHookInterface):  # type: ignore[type-arg]  # its paramet
             if version != "editable":
                 build_data["force_include"][str(output)] = MODULE
             return
+        # An older one would be loaded by a server that this package starts, and be another than its source.
+        output.unlink(missing_ok=True)
         if wanted == "1":
             raise RuntimeError(f"native module: {trouble}; install a C compiler, or set {VARIABLE}=0 to do without")
         self.app.display_warning(
@@ -54,7 +57,10 @@ class NativeModule(BuildHookInterface):  # type: ignore[type-arg]  # its paramet
     def _compile(self, output: Path) -> str:
         """Compiles the module to `output`; why it could not, or nothing."""
         named = os.environ.get("CC", "")
-        compiler = shlex.split(named) or [next(filter(shutil.which, ("cc", "gcc", "clang")), "cc")]
+        try:
+            compiler = shlex.split(named) or [next(filter(shutil.which, ("cc", "gcc", "clang")), "cc")]
+        except ValueError as error:
+            return f"CC={named}: {error}"
         if shutil.which(compiler[0]) is None:
             return f"no C compiler: {compiler[0]} is not on PATH"
         shell = shutil.which("sh")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -68,6 +69,64 @@ def test_without_a_compiler_there_is_a_warning_and_a_wheel_of_python_alone(tmp_p
     assert packed(tmp_path) == ("py3-none-any", False)
     assert "no C compiler: no-such-compiler is not on PATH" in done.stderr
     assert "wire 4" in done.stderr
+
+
+def editable(root: Path, **environment: str) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """What the build hook does for an editable install of a tree in which lies a module of another day."""
+    shutil.copy(ROOT / "hatch_build.py", root)
+    shutil.copytree(ROOT / "native", root / "native")
+    output = root / "src" / MODULE
+    output.parent.mkdir(parents=True)
+    output.write_text("stale")
+    hook = "NativeModule('.', {}, None, None, '', 'wheel').initialize('editable', {'force_include': {}})"
+    words = (sys.executable, "-c", f"from hatch_build import NativeModule; {hook}")
+    settings = {k: v for k, v in os.environ.items() if k not in {"ECHOMQ_BUILD_NATIVE", "CC", "CFLAGS", "LDFLAGS"}}
+    done = subprocess.run(
+        words, cwd=root, env=settings | environment, capture_output=True, text=True, timeout=50, check=False
+    )
+    return done, output
+
+
+@needs_a_compiler
+def test_an_editable_install_compiles_into_the_tree(tmp_path: Path) -> None:
+    done, output = editable(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert output.read_bytes() != b"stale"
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "said"),
+    [
+        ({"ECHOMQ_BUILD_NATIVE": "0"}, 0, ""),
+        ({"CC": "no-such-compiler"}, 0, "this wheel holds none"),
+        ({"CC": "no-such-compiler", "ECHOMQ_BUILD_NATIVE": "1"}, 1, "no-such-compiler is not on PATH"),
+        ({"CC": "cc 'half a quote"}, 0, "CC=cc 'half a quote: No closing quotation"),
+    ],
+    ids=["unwanted", "no compiler", "needed", "no words"],
+)
+def test_an_editable_install_without_a_module_leaves_none(
+    tmp_path: Path, settings: dict[str, str], code: int, said: str
+) -> None:
+    done, output = editable(tmp_path, **settings)
+    assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+    assert not output.exists()
+
+
+@needs_a_compiler
+def test_cc_is_read_as_a_shell_does_whoever_reads_it(tmp_path: Path) -> None:
+    compiler = tmp_path / "my 'own' tools" / "cc"
+    compiler.parent.mkdir()
+    compiler.symlink_to(next(filter(None, map(shutil.which, ("cc", "gcc", "clang")))))
+    named = shlex.join((str(compiler), "-DA=two words"))
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    done = build("wheel", packages, CC=named, ECHOMQ_BUILD_NATIVE="1")
+    assert done.returncode == 0, done.stderr
+    assert packed(packages)[1]
+    output = tmp_path / "by hand" / "echomq.so"
+    words = ("sh", str(ROOT / "native/build"), str(output))
+    subprocess.run(words, env=os.environ | {"CC": named}, check=True, timeout=50)
+    assert output.exists()
 
 
 @needs_a_compiler

@@ -1,4 +1,4 @@
-"""The clock of a command is that of a script in its place: where the server holds it still, both stand (protocol §4)."""
+"""The clock of a command is that of a script in its place: where the server holds it still, both stand (§4)."""
 
 from __future__ import annotations
 
