@@ -128,6 +128,19 @@ async def test_a_registry_that_is_none_is_not_written_to_at_every_beat(
     assert len([each for each in caplog.records if "legs: degraded beat" in each.getMessage()]) == 1
 
 
+async def test_what_keeps_failing_is_tried_ever_more_slowly_whatever_else_succeeds(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    def streak() -> int:
+        said = [each.getMessage().partition("legs: degraded beat ")[2] for each in caplog.records]
+        return max((int(each.partition(",")[0]) for each in said if each), default=0)
+
+    desk.raw.execute("SET", desk.key("workers"), "no sorted set")
+    async with desk.consuming(beat_ms=10):
+        await until(lambda: streak() >= 5, "a fifth failure in a row, with the outbox delivered between them")
+    desk.raw.execute("DEL", desk.key("workers"))
+
+
 def test_it_says_so_about_every_five_seconds() -> None:
     legs = Legs("q", Presence("q", identity(("q",)), set(), lambda: 1), beat_ms=1_000)
     said = []

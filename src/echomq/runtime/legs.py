@@ -54,8 +54,8 @@ class Legs:
         self._beats = 0
         self._says_at = 0.0
         self._due: dict[str, Callable[[AsyncConnector], Awaitable[Any]]] = {}
-        self._streak = 0
-        self._rests_until = 0.0
+        self._streaks: dict[str, int] = {}
+        self._rests_until: dict[str, float] = {}
         self._task: asyncio.Task[None] | None = None
         self.owes = False
         """A signal that this worker has put into the outbox is not delivered yet, or what is to follow a death that it
@@ -97,7 +97,7 @@ class Legs:
 
     def go(self, conn: AsyncConnector, now: float) -> None:
         """Do what is due, in the background."""
-        if self._due and now >= self._rests_until and (self._task is None or self._task.done()):
+        if self._next(now) is not None and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._walk(conn), name=f"echomq {self._name}")
 
     async def rest(self) -> None:
@@ -127,22 +127,25 @@ class Legs:
         assert self._presence is not None
         await conn.run(self._presence.said())
 
+    def _next(self, now: float) -> str | None:
+        return next((name for name in self._due if now >= self._rests_until.get(name, 0.0)), None)
+
     async def _walk(self, conn: AsyncConnector) -> None:
-        while self._due:
-            name, work = next(iter(self._due.items()))
-            del self._due[name]
+        loop = asyncio.get_running_loop()
+        while (name := self._next(loop.time())) is not None:
+            work = self._due.pop(name)
             try:
                 await work(conn)
-                self._streak = 0
+                self._streaks.pop(name, None)
                 if (self.owes or self.looks) and not self._due.keys() & _OWED:
                     self.owes = False
                     self._looked()
             except Exception as error:  # noqa: BLE001  (`say` logs what is unexpected whole; the jobs go on)
                 self._due.setdefault(name, work)
-                self._streak += 1
-                pause_ms = delay_ms(self._curve, self._streak)
-                self._rests_until = asyncio.get_running_loop().time() + pause_ms / 1_000
-                say(self._name, error, self._streak, pause_ms)
+                streak = self._streaks[name] = self._streaks.get(name, 0) + 1
+                pause_ms = delay_ms(self._curve, streak)
+                self._rests_until[name] = loop.time() + pause_ms / 1_000
+                say(self._name, error, streak, pause_ms)
                 self._looked()
                 return
 
