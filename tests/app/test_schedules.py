@@ -128,6 +128,27 @@ def test_a_change_keeps_the_next_run_unless_it_is_one_of_the_timing(mq: EchoMQ, 
     assert (tokyo.verdict, tokyo.kept) == (UPDATED, False)
 
 
+@pytest.mark.parametrize("overlap", ["allow", "skip"])
+def test_a_changed_period_counts_from_the_last_slot(mq: EchoMQ, send: Any, overlap: str) -> None:
+    def every(hours: int, **more: Any) -> Any:
+        return send.every(hours=hours, name="n", overlap=overlap, **more)
+
+    with mq.testing():
+        first = every(24).register().next_run
+        assert mq.drain_blocking().completed == 1
+        assert every(12).register() == Registered(UPDATED, first + 12 * HOUR, False)
+        assert every(48).register().next_run == first + 48 * HOUR
+        assert mq.drain_blocking().completed == 0
+        mq.clock.advance(hours=3)
+        now = every(2).register().next_run  # what would have come an hour ago comes at once
+        assert first + 3 * HOUR <= now < first + 4 * HOUR
+        assert mq.drain_blocking().completed == 1
+        at_once = every(6, first_in=timedelta(0)).register().next_run
+        assert now <= at_once < now + HOUR
+        anchor = first + timedelta(minutes=30)
+        assert every(5, anchor=anchor).register().next_run == anchor + 5 * HOUR
+
+
 def test_jitter_moves_the_next_run_and_not_its_slot(mq: EchoMQ, send: Any) -> None:
     first = send.cron("@daily", name="n").register().next_run
     put_off = send.cron("@daily", name="n", jitter=3_600).register()

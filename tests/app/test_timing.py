@@ -94,6 +94,23 @@ def test_a_word_that_is_none_is_named_with_the_nearest() -> None:
         cron_timing("@daily", {"zzz": 5})  # type: ignore[typeddict-unknown-key]
 
 
+def test_what_can_expire_before_its_jitter_has_passed_is_refused_where_it_is_written() -> None:
+    mq = EchoMQ("valkey://localhost:1", default_queue="a")
+    said = "expires of 30 s counts from the slot, and its jitter can put an occurrence off by 30 s"
+
+    @mq.job
+    def send() -> None: ...
+
+    short = send.options(expires=timedelta(seconds=30))
+    with pytest.raises(InvalidInputError, match=said):
+        short.every(hours=1, name="n", jitter=30)
+    with pytest.raises(InvalidInputError, match=said):
+        short.cron("@daily", name="n", jitter=30)
+    with pytest.raises(InvalidInputError, match=said):
+        mq.job(name="other", expires=timedelta(seconds=30), schedule=Every(hours=1, jitter=30))(lambda: None)
+    short.every(hours=1, name="n", jitter=29.999)
+
+
 @pytest.mark.parametrize("jitter", [0, 3_600, timedelta(minutes=60), 0.5])
 def test_jitter_may_be_as_long_as_the_period(jitter: Any) -> None:
     jitter_ms = every_timing(HOUR, {"jitter": jitter}).definition.jitter_ms

@@ -51,6 +51,32 @@ def test_a_put_keeps_what_has_become_of_it_and_the_fields_of_others(scene: Scene
     assert entry(scene).definition == replace(LINE, template=b"u")
 
 
+def test_a_renamed_one_keeps_its_next_run_and_what_has_become_of_it(scene: Scene) -> None:
+    slot = put(scene, replace(LINE, max_runs=9, owner="shop"))
+    fire(scene, slot)
+    scene.execute("HSET", scene.keys.cron + ":n", "theirs", "x")
+    read = entry(scene)
+    assert scene.run(cron.rename(scene.queue, read, "m")) is True
+    found = entry(scene, "m")
+    assert (found.score, found.definition, found.history) == (read.score, read.definition, read.history)
+    assert scene.execute("HGET", scene.keys.cron + ":m", "theirs") == b"x"
+    assert look(scene).entry is None
+    assert fire(scene, slot + 5, read=read).verdict is Firing.LOST
+    assert scene.run(cron.rename(scene.queue, read, "m")) is False
+
+
+def test_a_rename_acts_only_on_what_was_read_and_overwrites_no_other(scene: Scene) -> None:
+    put(scene)
+    stale = replace(entry(scene), stamp="0")
+    scene.run(repeat.register(scene.queue, "plain", every_ms=HOUR, template=b"t", first_run_ms=5))
+    scene.run(cron.put(scene.queue, "full", LINE, look(scene, "full"), slot_ms=5, due_ms=5))
+    before = scene.dump()
+    assert scene.run(cron.rename(scene.queue, stale, "m")) is False
+    for taken in ("plain", "full", "n"):
+        assert scene.run(cron.rename(scene.queue, entry(scene), taken)) is False
+    assert scene.dump() == before
+
+
 @pytest.mark.parametrize("kind", ["repeat", "cron"])
 def test_pausing_keeps_the_slot_and_takes_it_off_the_timetable(scene: Scene, kind: str) -> None:
     slot = put(scene, PLAIN if kind == "repeat" else LINE)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from echomq.app.depends import signature_of
 from echomq.app.errors import JobDefinitionError, SerializationError
-from echomq.app.naming import job_name
 from echomq.app.recurrence import Recurrence
 from echomq.app.registering import Registered
+from echomq.app.renamed import end_former, owner_of, take_over
 from echomq.app.schedule import ScheduleInfo, schedules
 from echomq.app.timing import CronWords, EveryWords, Timing, cron_timing, every_timing
 from echomq.identity.errors import InvalidInputError
@@ -140,17 +140,14 @@ def check_values(job: JobFunction[..., Any]) -> None:
             ) from error
 
 
-def owner_of(job: JobFunction[..., Any]) -> str:
-    """The top package, or module, whose code has the job: it owns the schedules that are declared there."""
-    return job_name(job.function).partition(".")[0]
-
-
 @dataclass(frozen=True, slots=True)
 class Synced:
     """What a synchronisation did: what is declared, and what it removed, each by its queue and its name."""
 
     registered: dict[tuple[str, str], Registered]
     removed: tuple[tuple[str, str], ...]
+    renamed: tuple[tuple[str, str, str], ...] = ()
+    """What goes on under the new name of its job: its queue, the old name and the new one."""
 
     @property
     def changed(self) -> int:
@@ -161,31 +158,40 @@ class Synced:
 def sync(mq: EchoMQ, queues: Iterable[str], *, prune: bool = False) -> Plan[Synced]:
     """Makes the declared schedules of the jobs in `queues` be as the code says; harmless when many do it at once.
 
-    With `prune` it also ends those of these queues that code of the same packages declared once, and no longer does.
+    One that the same code declared under an alias of its job goes on under the job's name, with its next run and its
+    history. With `prune` it also ends those of these queues that code of the same packages declared once, and no longer
+    does.
     """
     wanted = tuple(dict.fromkeys(queues))
     registered: dict[tuple[str, str], Registered] = {}
+    renamed: list[tuple[str, str, str]] = []
+    removed: list[tuple[str, str]] = []
     owners = {owner_of(job) for job in mq.jobs.values()}
+    names = {(job.queue, each.name or job.name) for job in mq.jobs.values() for each in job.defaults.schedules}
     for job in mq.jobs.values():
         if job.queue not in wanted:
             continue
         for each in job.defaults.schedules:
             recurrence = Recurrence(job, job.defaults.sends, each.name or job.name, each.timing)
+            old = [] if each.name else [name for name in job.defaults.aliases if (job.queue, name) not in names]
+            was: str | None = yield from take_over(recurrence.queue, job, old)
             done = yield from recurrence.plan(each.args, each.kwargs, owner_of(job))
             registered[recurrence.queue, recurrence.name] = done
+            renamed += [(recurrence.queue, was, recurrence.name)] if was else []
+            ended: list[str] = yield from end_former(recurrence.queue, job, old)
+            removed += [(recurrence.queue, name) for name in ended]
             if done.verdict is Registration.REGISTERED and done.next_run is None and not each.timing.paused:
                 log.warning(
                     "the schedule %s of queue %s, declared by job %s, never runs: no slot lies between now and its end",
                     *(recurrence.name, recurrence.queue, job.name),
                 )
-    removed: list[tuple[str, str]] = []
     if prune:
         there: list[ScheduleInfo] = yield from schedules(wanted)
         for info in there:
             if info.declared_by in owners and (info.queue, info.name) not in registered:
-                ended: bool = yield cron.cancel(info.queue, info.name)
-                removed += [(info.queue, info.name)] * ended
-    return Synced(registered, tuple(removed))
+                gone: bool = yield cron.cancel(info.queue, info.name)
+                removed += [(info.queue, info.name)] * gone
+    return Synced(registered, tuple(removed), tuple(renamed))
 
 
 async def sync_at_start(mq: EchoMQ, queues: Iterable[str], *, prune: bool) -> None:
@@ -201,6 +207,8 @@ async def sync_at_start(mq: EchoMQ, queues: Iterable[str], *, prune: bool) -> No
         return
     finally:
         await conn.close()
+    for queue, old, new in done.renamed:
+        log.info("the schedule %s of queue %s goes on as %s, as its job is named now", old, queue, new)
     ended = ", ".join(f"{name} of {queue}" for queue, name in done.removed)
     removed = f", removed {ended}" if ended else ""
     log.info("%d schedules are declared, %d new or changed%s", len(done.registered), done.changed, removed)

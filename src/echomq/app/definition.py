@@ -15,6 +15,7 @@ from echomq.app.follow import NONE as NO_FOLLOWERS
 from echomq.app.follow import Followers, Named, followers
 from echomq.app.naming import job_name
 from echomq.app.options import PLAIN, Options
+from echomq.app.recurrence import check_expiry
 from echomq.app.text import check_words
 from echomq.app.times import first_ms, limit_ms
 from echomq.protocol.backoff import Fixed, Policy, check_policy
@@ -133,6 +134,8 @@ class JobDecorator:
         check_function(function)
         name = self._name or name_for(function)
         check_arguments(name, function, self._options.schedules)
+        for each in self._options.schedules:
+            check_expiry(each.timing, self._options.sends)
         follows = followers(name, *self._follow)
         sends = self._options.sends.followed(follows.on_dead)
         job = job_of(self._mq, function, replace(self._options, name=name, follows=follows, sends=sends))

@@ -9,6 +9,7 @@ from echomq.app.options import Options
 from echomq.app.registering import Registered, register
 from echomq.app.schedule import Schedule
 from echomq.app.timing import CronWords, EveryWords, Timing, cron_timing, every_timing
+from echomq.identity.errors import InvalidInputError
 from echomq.protocol.call import Plan
 from echomq.protocol.checks import name_of
 from echomq.protocol.lanes import lane_id
@@ -27,6 +28,7 @@ class Recurrence(Schedule, Generic[P, R]):
 
     def __init__(self, job: JobFunction[P, R], options: Options, name: str, timing: Timing) -> None:
         super().__init__(job.mq, name_of("the name of a recurrence", name), options.queue or job.queue)
+        check_expiry(timing, options)
         self._job = job
         self._options = options
         self._timing = timing
@@ -86,6 +88,16 @@ def every(
 def cron(job: JobFunction[P, R], options: Options, name: str, line: str, words: CronWords) -> Recurrence[P, R]:
     """What `send.cron(...)` gives."""
     return Recurrence(job, options, name, cron_timing(line, words))
+
+
+def check_expiry(timing: Timing, options: Options) -> None:
+    """`InvalidInputError` for an `expires` that the jitter of a timing can outlast: such an occurrence never starts."""
+    jitter_ms = timing.definition.jitter_ms
+    if options.expires_ms is not None and options.expires_ms <= jitter_ms:
+        raise InvalidInputError(
+            f"expires of {options.expires_ms / 1_000:g} s counts from the slot, and its jitter can put an occurrence "
+            f"off by {jitter_ms / 1_000:g} s: make expires longer than that"
+        )
 
 
 def _defined(timing: Timing, template: bytes, options: Options, owner: str) -> Definition:

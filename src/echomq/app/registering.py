@@ -161,7 +161,7 @@ def place_of(standing: Standing, name: str, definition: Definition, timing: Timi
     slot_ms = history.slot_ms
     if old is None or not _fits(old, definition, slot_ms, now_ms):
         goes_on = old is not None and old.definition is not None and old.definition.grid == definition.grid
-        slot_ms = _first_slot(name, definition, timing, now_ms, history.last_slot_ms, goes_on=goes_on)
+        slot_ms = _first_slot(name, definition, timing, now_ms, _last_slot(old, now_ms), goes_on=goes_on)
     elif history.paused and not paused and slot_ms is not None and slot_ms <= now_ms:
         slot_ms = timetable(name, definition, slot_ms).following(now_ms)
     if slot_ms is None:
@@ -180,10 +180,24 @@ def _first_slot(
     base_ms, after_ms = timing.base_ms, max(now_ms, -1 if last_ms is None else last_ms)
     if definition.every_ms is not None and base_ms is None:
         if last_ms is None or not goes_on:
-            slot_ms = max(now_ms + timing.first_in_ms, after_ms)
+            first_ms = now_ms + (timing.first_in_ms or 0)
+            if timing.first_in_ms is None and last_ms is not None:
+                first_ms = last_ms + definition.every_ms
+            slot_ms = max(first_ms, after_ms)
             return None if definition.end_ms is not None and slot_ms > definition.end_ms else slot_ms
         base_ms = last_ms
     return timetable(name, definition, base_ms or 0).following(after_ms)
+
+
+def _last_slot(old: Entry | None, now_ms: int) -> int | None:
+    """The last slot that a recurrence had; that of a plain one is a period before its next, where it can have been."""
+    if old is None:
+        return None
+    history, before = _history(old), old.definition
+    if history.last_slot_ms is not None or history.slot_ms is None or before is None or before.every_ms is None:
+        return history.last_slot_ms
+    last_ms = history.slot_ms - before.every_ms
+    return last_ms if last_ms <= now_ms < history.slot_ms else None
 
 
 def _history(old: Entry) -> History:

@@ -68,7 +68,8 @@ class EveryWords(Span, TimingWords, total=False):
     anchor: datetime | None
     """An aware datetime that is a slot: slot n is anchor + n x period, for every whole n."""
     first_in: timedelta | None
-    """How long after its registration the first slot is, on the server's clock; at once by default."""
+    """How long after its registration the first slot is, on the server's clock. By default at once, or where its
+    period has changed a new period after the last slot."""
 
 
 class CronWords(TimingWords, total=False):
@@ -83,7 +84,7 @@ class Timing:
     """The words of `every` or `cron`, checked: a definition without a template, and what is said at a registration."""
 
     definition: Definition
-    first_in_ms: int = 0
+    first_in_ms: int | None = None
     paused: bool | None = None
 
     @property
@@ -125,7 +126,7 @@ def every_timing(period: timedelta | None, words: EveryWords) -> Timing:
     if anchor is not None:
         anchor_ms = _instant("anchor", anchor)
         definition = replace(definition, anchor_ms=anchor_ms if anchor_ms >= 0 else anchor_ms % every_ms)
-    return _timing(definition, words, first_in_ms=0 if first_in is None else first_ms("first_in", first_in))
+    return _timing(definition, words, first_in_ms=None if first_in is None else first_ms("first_in", first_in))
 
 
 def cron_timing(line: str, words: CronWords) -> Timing:
@@ -140,7 +141,7 @@ def cron_timing(line: str, words: CronWords) -> Timing:
     return _timing(Definition(b"", line=new_line(line), tz=tz or "UTC"), words)
 
 
-def _timing(definition: Definition, words: TimingWords, *, first_in_ms: int = 0) -> Timing:
+def _timing(definition: Definition, words: TimingWords, *, first_in_ms: int | None = None) -> Timing:
     start, end, most = words.get("start"), words.get("end"), words.get("max_runs")
     catch_up = _catch_up(words.get("catch_up"))
     overlap = words.get("overlap")

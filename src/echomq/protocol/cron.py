@@ -38,6 +38,7 @@ __all__ = [
     "park",
     "pause",
     "put",
+    "rename",
     "run",
 ]
 
@@ -49,6 +50,7 @@ _FIRE = script("cron_fire")
 _PARK = script("cron_park")
 _LOOK = script("cron_look")
 _PUT = script("cron_put")
+_RENAME = script("cron_rename")
 _CANCEL = script("cron_cancel")
 _PAUSE = script("cron_pause")
 _RUN = script("cron_run")
@@ -149,6 +151,16 @@ def put(
     for key, value in fields.items():
         args += (key, value)
     return Call("put", _names(queue, name), tuple(args), as_flag, _PUT, subject=name)
+
+
+def rename(queue: str, entry: Entry, name: str) -> Call[bool]:
+    """Lets a recurrence of the `cron` registry go on under another name, its next run and its history with it.
+
+    Acts only on what was read: False, and nothing written, when it has changed since, or when the new name is there.
+    """
+    name_of("recurrence name", name)
+    args = (name, entry.name, entry.stamp)
+    return Call("rename", _names(queue, name), args, as_flag, _RENAME, subject=f"{entry.name} to {name}")
 
 
 def cancel(queue: str, name: str) -> Call[bool]:
