@@ -18,6 +18,8 @@ T = TypeVar("T")
 ASIDE: Final = 32
 """Threads for the plain hooks and dependencies of coroutine jobs."""
 
+_STOPPED: Final = "a plain hook raised StopIteration"
+
 
 class Aside:
     """Runs plain functions in threads for tasks of one loop, which is found when it is first used."""
@@ -46,6 +48,20 @@ class Aside:
             self._threads = None
 
 
+class AnyLoopAside(Aside):
+    """The same for the tasks of any loop, in threads of that loop's executor."""
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """As `Aside.run`."""
+        context = copy_context()
+        future = asyncio.get_running_loop().run_in_executor(None, lambda: context.run(_finite, function))
+        try:
+            return await future
+        finally:
+            if future.done():
+                _adopt(context)
+
+
 def on_loop(loop: asyncio.AbstractEventLoop, work: Awaitable[T]) -> T:
     """What `work` gives, awaited on the loop while this thread waits; context variables that it sets are set here."""
     value, context = asyncio.run_coroutine_threadsafe(_with_context(work), loop).result()
@@ -57,13 +73,20 @@ async def _with_context(work: Awaitable[T]) -> tuple[T, Context]:
     return await work, copy_context()
 
 
+def _finite(function: Callable[[], T]) -> T:
+    try:
+        return function()
+    except StopIteration:
+        raise RuntimeError(_STOPPED) from None
+
+
 def _settle(future: asyncio.Future[Any], value: object, error: BaseException | None) -> None:
     if future.done():
         return  # nobody waits any longer
     if error is None:
         future.set_result(value)
     elif isinstance(error, StopIteration):
-        future.set_exception(RuntimeError("a plain hook raised StopIteration"))
+        future.set_exception(RuntimeError(_STOPPED))
     else:
         future.set_exception(error)
 

@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, Final, TypeVar
 
+from echomq.identity.errors import EchoMQError
 from echomq.protocol.errors import DisconnectedError
 from echomq.wire import forks
 
@@ -31,6 +32,11 @@ class _Loop:
         self._thread.start()
         self._ready.wait()
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this is its thread."""
+        return threading.current_thread() is self._thread
+
     def _main(self) -> None:
         asyncio.run(self._serve())
 
@@ -48,7 +54,7 @@ class _Loop:
             self.loop.call_soon_threadsafe(self._stopping.set)
         except RuntimeError:
             return  # it ends already
-        if threading.current_thread() is not self._thread:
+        if not self.is_here:
             self._thread.join(_JOIN_S)
 
 
@@ -64,8 +70,12 @@ class Background:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` returns, or raises; it is cancelled when this thread is interrupted.
 
-        `DisconnectedError` when everything is closed meanwhile.
+        `DisconnectedError` when everything is closed meanwhile; `EchoMQError` on the loop itself, which would wait for
+        itself for ever.
         """
+        if self.is_here:
+            work.close()
+            raise EchoMQError("a blocking call on the loop that it waits for never ends: await what it is for instead")
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop())
         except RuntimeError:
@@ -78,6 +88,12 @@ class Background:
         except BaseException:
             future.cancel()
             raise
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this thread is that of the loop."""
+        running = self._running
+        return running is not None and running.is_here
 
     def _loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:

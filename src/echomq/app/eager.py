@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 
+from echomq.app.aside import AnyLoopAside
 from echomq.app.background import Background
 from echomq.app.clock import Clock
 from echomq.app.dispatch import Dispatch
@@ -63,10 +66,15 @@ class _Kept:
         return Claimed(self.id, self.payload, self.claims, self.failures, 0, self.group)
 
 
+_stand_in: Final = ContextVar["tuple[Eager, Background]"]("echomq stand-in")
+"""The loop for the jobs of a coroutine that blocks on them, and what they send in their turn."""
+
+
 class Eager(Trial):
     """Runs each job where it is sent: `with mq.eager():`, or `async with`.
 
-    `enqueue` runs a plain function in the caller's thread, and a coroutine on a loop of its own; `aenqueue` awaits a
+    `enqueue` runs a plain function in the caller's thread, and a coroutine on a loop of its own: on another one where
+    such a coroutine has called `enqueue` in its turn, and so keeps the first from going on. `aenqueue` awaits a
     coroutine on the caller's loop, and runs a plain function in a thread. Nothing else is waited for: the time of `at`
     and `after` has come at once, and so has that of a retry. A job that snoozes stays `SCHEDULED` for good. What
     follows a job (`on_success` and so on) runs right behind it. The start-up hooks, lifespans and dependencies of scope
@@ -81,6 +89,7 @@ class Eager(Trial):
         self._raised: dict[str, BaseException] = {}
         layers = [*mq.layers.around, Layer(None, None, self._caught)]
         self._dispatch = Dispatch(mq.names, Patience(0), self._life, layers)
+        self._dispatch.aside = AnyLoopAside()
         self._jobs: dict[str, _Kept] = {}
         self._sent: list[Enqueued] = []
         self._lives_here = False
@@ -113,7 +122,8 @@ class Eager(Trial):
     def admit(self, queue: str, payload: bytes, options: Options) -> Admitted:
         """Runs a job, and says that it was admitted, whatever has become of it."""
         job = self._kept(queue, payload, options)
-        self._run(job)
+        with self._free() as loop:
+            self._run(job, loop)
         return Admitted(Admission.ADMITTED, job.id)
 
     async def aadmit(self, queue: str, payload: bytes, options: Options) -> Admitted:
@@ -166,17 +176,34 @@ class Eager(Trial):
         self._sent.append(_record(self.mq, job, options))
         return job
 
-    def _run(self, job: _Kept) -> None:
+    @contextmanager
+    def _free(self) -> Generator[Background]:
+        """The loop; or, for what runs on it and so blocks it meanwhile, another one."""
+        eager, loop = _stand_in.get((self, self._loop))
+        if eager is not self:
+            loop = self._loop
+        if not loop.is_here:
+            yield loop
+            return
+        other = Background()
+        token = _stand_in.set((self, other))
+        try:
+            yield other
+        finally:
+            _stand_in.reset(token)
+            other.close()
+
+    def _run(self, job: _Kept, loop: Background) -> None:
         again = True
         while again:
-            routed = self._loop.run(self._routed(job))
+            routed = loop.run(self._routed(job))
             if isinstance(routed, InThread):
                 routed = routed.run()
                 if is_awaitable(routed):
-                    routed = self._loop.run(_awaited(routed))
+                    routed = loop.run(_awaited(routed))
             again, follows = self._settled(job, routed)
             for each in follows:
-                self._run(self._following(job, each))
+                self._run(self._following(job, each), loop)
         self._verdict(job)
 
     async def _arun(self, job: _Kept) -> None:
