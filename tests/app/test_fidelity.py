@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -126,8 +127,22 @@ def test_an_argument_that_would_arrive_as_something_else_is_refused(annotation: 
 
 @pytest.mark.parametrize(("annotation", "value", "why"), ALTERED)
 def test_a_result_that_would_come_back_as_something_else_is_not_kept(annotation: Any, value: Any, why: str) -> None:
-    with pytest.raises(ResultError, match=f"could not be kept, .*it would come back altered: {why}"):
+    with pytest.raises(ResultError, match=f"could not be kept, .*it would come back altered: {_unquoted(why)}"):
         back(annotation, value)
+
+
+def _unquoted(why: str) -> str:
+    """The same without the values: many can read why a result is not kept."""
+    for quoted, kind in [
+        (r"'1'", "<str>"),
+        (r"the key 1 ", "the key <int> "),
+        (r"\\\['\w+'\\\]", r"\[<str>\]"),
+        (r"SecretStr.* arrives", "<SecretStr> arrives"),
+        (r"\d+ arrives as 1\.15", "<int> arrives as <float>"),
+        (r"datetime\\\.datetime.* arrives", "<datetime> arrives"),
+    ]:
+        why = re.sub(quoted, lambda _, kind=kind: kind, why)
+    return why
 
 
 @pytest.mark.parametrize(

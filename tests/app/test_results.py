@@ -125,7 +125,7 @@ async def test_a_pydantic_model_comes_back(mq: EchoMQ, working) -> None:
 UNKEPT = [
     pytest.param(Any, object(), "object is not JSON", id="an object"),
     pytest.param(Any, {1, 2}, "a set arrives as something else", id="a set without an annotation"),
-    pytest.param(Any, {"a": [NOON]}, r"at \['a'\]\[0\]", id="a datetime within"),
+    pytest.param(Any, {"a": [NOON]}, r"at \[<str>\]\[0\]", id="a datetime within"),
     pytest.param(float, float("nan"), "NaN", id="NaN"),
     pytest.param(str, "\ud800", "surrogates", id="half a surrogate pair"),
     pytest.param(str, "x" * (1 << 20), "1,048,578 bytes, and at most 1,048,576", id="above the limit"),

@@ -20,7 +20,8 @@ import msgspec
 from echomq.app.depends import injected, signature_of
 from echomq.app.errors import EnvelopeError, JobDefinitionError, SerializationError
 from echomq.app.fidelity import lost
-from echomq.app.plain import HOLE, altered, dec_hook, encode_value, is_loose, not_finite, reason
+from echomq.app.misfits import discreet, reason
+from echomq.app.plain import HOLE, altered, dec_hook, encode_value, is_loose, not_finite
 from echomq.app.text import cut
 from echomq.app.unions import unserved
 
@@ -112,7 +113,7 @@ class Arguments:
         try:
             bound = self._bind(args, kwargs)
         except TypeError as error:
-            raise EnvelopeError(f"the arguments do not fit: {cut(str(error))}") from None
+            raise EnvelopeError(f"the arguments do not fit: {cut(_by_names(str(error), kwargs))}") from None
         if not self._plain:
             values = bound.arguments
             for name, value in values.items():
@@ -120,9 +121,9 @@ class Arguments:
                     case None:
                         values[name] = self._arrived(name, value)
                     case False:
-                        values[name] = tuple(self._arrived(name, item) for item in value)
+                        values[name] = tuple(self._arrived(f"*{name}", item, name) for item in value)
                     case True:
-                        values[name] = {key: self._arrived(name, item) for key, item in value.items()}
+                        values[name] = {key: self._arrived(f"**{name}", item, name) for key, item in value.items()}
         return bound.args, bound.kwargs
 
     def named(self, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, object]:
@@ -204,14 +205,23 @@ class Arguments:
         if why := lost(value, arrived):
             raise SerializationError(f"argument {name!r} of job {self.job!r} would arrive altered: {why}")
 
-    def _arrived(self, name: str, value: object) -> object:
+    def _arrived(self, called: str, value: object, name: str | None = None) -> object:
         try:
-            return self._parameters[name].arrive(value)
-        except Exception as error:
-            raise EnvelopeError(f"argument {cut(name)!r} does not fit its annotation: {reason(error)}") from error
+            return self._parameters[name or called].arrive(value)
+        except Exception as error:  # noqa: BLE001  (a model's own checks may raise anything)
+            # Not from the error itself, which may quote the value.
+            raise EnvelopeError(f"argument {cut(called)!r} does not fit its annotation: {discreet(error)}") from None
 
     def _unserialisable(self, name: str, why: str) -> SerializationError:
         return SerializationError(f"argument {name!r} of job {self.job!r} cannot be serialised: {why}")
+
+
+def _by_names(text: str, kwargs: Iterable[str]) -> str:
+    """What Python says of a call, without those of its keywords that are data: no parameter can have such a name."""
+    for word in kwargs:
+        if not word.isidentifier():
+            text = text.replace(repr(word), "'...'")
+    return text
 
 
 def _without(signature: inspect.Signature, names: Container[str]) -> inspect.Signature:

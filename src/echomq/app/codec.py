@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Protocol, cast, runtime_checkable
 
 from echomq.app.errors import EnvelopeError, SerializationError
-from echomq.app.plain import reason
+from echomq.app.misfits import reason
 from echomq.app.text import cut
 from echomq.identity.errors import InvalidInputError
 from echomq.protocol.checks import name_of

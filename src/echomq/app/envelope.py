@@ -11,6 +11,7 @@ import msgspec
 from echomq.app.arguments import Arguments
 from echomq.app.codec import Codec, decoded, encoded
 from echomq.app.errors import EnvelopeError, SerializationError
+from echomq.app.misfits import discreet
 from echomq.app.plain import encode_value
 from echomq.app.text import cut
 from echomq.protocol.checks import MAX_MS, MAX_PAYLOAD, MAX_SPAN_MS
@@ -131,7 +132,7 @@ def opened(envelope: Envelope, codec: Codec) -> Envelope:
     try:
         call = _decode_body(body)
     except Exception as error:  # noqa: BLE001  (bytes from anywhere, as above)
-        raise EnvelopeError(f"the body, decoded by {codec.name!r}, is not a call: {cut(str(error))}") from None
+        raise EnvelopeError(f"the body, decoded by {codec.name!r}, is not a call: {discreet(error)}") from None
     return msgspec.structs.replace(envelope, args=call.args, kwargs=call.kwargs)
 
 

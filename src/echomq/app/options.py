@@ -12,7 +12,8 @@ import msgspec
 
 from echomq.app.flag import flag
 from echomq.app.middleware import Layers
-from echomq.app.plain import altered, encode_value, reason
+from echomq.app.misfits import reason
+from echomq.app.plain import altered, encode_value
 from echomq.app.text import check_words
 from echomq.app.times import first_ms, limit_ms
 from echomq.identity.errors import InvalidInputError

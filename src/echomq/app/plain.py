@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Protocol, Union, cast, get_args, get_o
 
 import msgspec
 
-from echomq.app.text import cut
+from echomq.app.misfits import FULL, RefusedError, UnfitError, Words
 
 _LEAVES: Final = frozenset({str, int, bool, type(None)})
 _CONTAINERS: Final[tuple[object, ...]] = (dict, list, tuple, Mapping, Sequence)
@@ -20,9 +20,9 @@ _CONTAINERS: Final[tuple[object, ...]] = (dict, list, tuple, Mapping, Sequence)
 class _Model(Protocol):
     """What is used of a model of pydantic's."""
 
-    def model_dump(self) -> dict[str, object]: ...
+    def model_dump(self, *, warnings: bool) -> dict[str, object]: ...
 
-    def model_dump_json(self, *, by_alias: bool, round_trip: bool) -> str: ...
+    def model_dump_json(self, *, by_alias: bool, round_trip: bool, warnings: bool) -> str: ...
 
     @classmethod
     def model_validate_json(cls, data: bytes, /) -> object: ...
@@ -44,16 +44,16 @@ def is_loose(annotation: object) -> bool:
     return origin in _CONTAINERS and any(map(is_loose, parts))
 
 
-def altered(value: object) -> str | None:
+def altered(value: object, words: Words = FULL) -> str | None:
     """Why JSON would not carry `value` as it is, with the path inside it; None when it would.
 
     Tuples pass, and arrive as lists; so do enumerations of numbers and texts, which arrive as what they equal. What has
     no equal in JSON (bytes, sets, dates, other enumerations) needs an annotation.
     """
-    return _altered(value, "", 0)
+    return _altered(value, words, "", 0)
 
 
-def _altered(value: object, path: str, depth: int) -> str | None:
+def _altered(value: object, words: Words, path: str, depth: int) -> str | None:
     kind = type(value)
     if kind in _LEAVES or isinstance(value, (str, int)):
         return None
@@ -63,20 +63,20 @@ def _altered(value: object, path: str, depth: int) -> str | None:
         return at(path[:40] + "...", "it is nested too deeply, or holds itself")
     if isinstance(value, (list, tuple)):
         for index, item in enumerate(cast("list[object]", value)):
-            if why := _altered(item, f"{path}[{index}]", depth + 1):
+            if why := _altered(item, words, f"{path}[{index}]", depth + 1):
                 return why
         return None
     if isinstance(value, dict):
         for key, item in cast("dict[object, object]", value).items():
             if not isinstance(key, str):
-                return at(path, f"the key {key!r} is {an(type(key))}: annotate it, as in dict[int, str]")
-            if why := _altered(item, f"{path}[{key!r}]", depth + 1):
+                return at(path, f"the key {words.value(key)} is {an(type(key))}: annotate it, as in dict[int, str]")
+            if why := _altered(item, words, f"{path}[{words.value(key)}]", depth + 1):
                 return why
         return None
     try:
         encode_value(value)
     except Exception as error:  # noqa: BLE001  (a value's own hooks may raise anything)
-        return at(path, reason(error))
+        return at(path, words.error(error))
     return at(path, f"{an(kind)} arrives as something else unless the annotation names its type")
 
 
@@ -91,14 +91,14 @@ def not_finite(value: object) -> bool:
     if type(value) in _LEAVES or isinstance(value, (str, bytes)):
         return False
     if is_model(type(value)):
-        return not_finite(cast("_Model", value).model_dump())
+        return not_finite(cast("_Model", value).model_dump(warnings=False))
     if isinstance(value, (AbstractSet, msgspec.Struct)) or any(hasattr(value, mark) for mark in _FIELDS):
         return not_finite(msgspec.to_builtins(value, enc_hook=_looked_into, str_keys=True))
     return False
 
 
 def _looked_into(value: object) -> object:
-    return cast("_Model", value).model_dump() if is_model(type(value)) else enc_hook(value)
+    return cast("_Model", value).model_dump(warnings=False) if is_model(type(value)) else enc_hook(value)
 
 
 class Promised:
@@ -133,14 +133,16 @@ def enc_hook(value: object) -> object:
         raise TypeError(f"{value!r} is known only in a flow, and only as a whole argument: see flow() and chain()")
     kind: type[object] = type(value)
     if is_model(kind):
-        return msgspec.Raw(cast("_Model", value).model_dump_json(by_alias=True, round_trip=True).encode())
-    raise TypeError(f"{kind.__module__}.{kind.__qualname__} is not JSON".removeprefix("builtins."))
+        return msgspec.Raw(
+            cast("_Model", value).model_dump_json(by_alias=True, round_trip=True, warnings=False).encode()
+        )
+    raise UnfitError(f"{kind.__module__}.{kind.__qualname__} is not JSON".removeprefix("builtins."))
 
 
 def dec_hook(asked: object, value: object) -> object:
     """The way back, by the annotation `asked`."""
     if not isinstance(asked, type):  # a generic that msgspec does not know, such as Iterable[int]
-        raise TypeError(f"{asked} cannot be made from JSON: list, set, tuple and dict can")
+        raise UnfitError(f"{asked} cannot be made from JSON: list, set, tuple and dict can")
     kind: type[object] = asked
     if issubclass(kind, PurePath) and isinstance(value, str):
         return kind(value)
@@ -148,8 +150,11 @@ def dec_hook(asked: object, value: object) -> object:
         return value
     if is_model(kind):
         # As JSON, not as values: in strict mode a model takes a text for a date from nowhere else.
-        return cast("type[_Model]", kind).model_validate_json(encode_value(value))
-    raise TypeError(f"{kind.__qualname__} cannot be made from JSON")
+        try:
+            return cast("type[_Model]", kind).model_validate_json(encode_value(value))
+        except ValueError as error:
+            raise RefusedError(kind, error) from error
+    raise UnfitError(f"{kind.__qualname__} cannot be made from JSON")
 
 
 def is_model(kind: type[object]) -> bool:
@@ -159,13 +164,6 @@ def is_model(kind: type[object]) -> bool:
 
 encode_value: Final = msgspec.json.Encoder(enc_hook=enc_hook).encode
 """Any value as JSON."""
-
-
-def reason(error: Exception) -> str:
-    """Why a value could not be encoded or decoded, in a few words."""
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply, or holds itself"
-    return cut(str(error)) or type(error).__name__
 
 
 def an(kind: type) -> str:

@@ -18,7 +18,8 @@ from echomq.app.arguments import Parameter
 from echomq.app.codec import Codecs
 from echomq.app.errors import ResultError
 from echomq.app.fidelity import lost
-from echomq.app.plain import altered, encode_value, not_finite, reason
+from echomq.app.misfits import DISCREET, discreet, reason
+from echomq.app.plain import altered, encode_value, not_finite
 from echomq.app.text import cut
 
 log: Final = logging.getLogger("echomq.worker")
@@ -50,10 +51,13 @@ class Returns:
                 why = "it holds a NaN or an infinity, which have no form in JSON"
             if why is None:
                 why = self._lost(value, data)
-            if why is None and (codec := self._codecs.first) is not None:
+        except Exception as error:  # noqa: BLE001  (a value's own hooks may raise anything)
+            why, data = discreet(error), b""
+        if why is None and (codec := self._codecs.first) is not None:
+            try:
                 data = b"%b%b\n%b" % (CODED, codec.name.encode(), codec.encode(data))
-        except Exception as error:  # noqa: BLE001  (a value's own hooks, and a codec, may raise anything)
-            why, data = reason(error), b""
+            except Exception as error:  # noqa: BLE001  (as above)
+                why = reason(error)
         if why is None and len(data) > self._most:
             why = f"it is {len(data):,} bytes, and at most {self._most:,} are allowed (max_payload)"
         if why is None:
@@ -73,8 +77,9 @@ class Returns:
         plain = self._json(data)
         try:
             return self._parameter.arrive(plain)
-        except Exception as error:
-            raise ResultError(f"it is done, but its result does not fit the annotation: {reason(error)}") from error
+        except Exception as error:  # noqa: BLE001  (a model's own checks may raise anything)
+            # Not from the error itself, which may quote the value.
+            raise ResultError(f"it is done, but its result does not fit the annotation: {discreet(error)}") from None
 
     def plain(self, data: bytes) -> Any:
         """The same as JSON has it; None when it was not kept or cannot be read."""
@@ -101,7 +106,7 @@ class Returns:
 
     def _unfit(self, value: object) -> str | None:
         parameter = self._parameter
-        return altered(value) if parameter.loose and type(value) is not parameter.exact else None
+        return altered(value, DISCREET) if parameter.loose and type(value) is not parameter.exact else None
 
     def _lost(self, value: object, data: bytes) -> str | None:
         """Why `value` would come back altered; nothing of one that does not fit, which whoever reads it is told."""
@@ -112,7 +117,7 @@ class Returns:
             back = parameter.arrive(_decode(data))
         except Exception:  # noqa: BLE001  (a model's own checks may raise anything)
             return None
-        why = lost(value, back)
+        why = lost(value, back, DISCREET)
         return why and f"it would come back altered: {why}"
 
 

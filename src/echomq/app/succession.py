@@ -12,6 +12,7 @@ import msgspec
 from echomq.app.envelope import Envelope, decode, opened, written
 from echomq.app.errors import EnvelopeError
 from echomq.app.follow import Failure, Success
+from echomq.app.misfits import discreet
 from echomq.identity.minter import mint
 from echomq.protocol.checks import payload_of
 from echomq.protocol.errors import PayloadTooLargeError
@@ -84,8 +85,10 @@ class Succession:
                 less = {"args": None, "kwargs": None} | ({"result": None} if isinstance(record, Success) else {})
                 short = msgspec.structs.replace(record, **less)
                 return Follow(mint(), self._payload(name, short))
-        except Exception:
-            log.exception("%s: %s cannot follow it", record.id, brief(name))
+        except Exception as error:  # noqa: BLE001  (a codec may raise anything)
+            # Without its own text, which may quote the arguments.
+            why = discreet(error.__cause__ if isinstance(error.__cause__, Exception) else error)
+            log.error("%s: %s cannot follow it: %s", record.id, brief(name), why)
             return None
 
     def _payload(self, name: str, record: Success | Failure) -> bytes:
