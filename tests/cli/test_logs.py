@@ -233,6 +233,21 @@ def test_what_python_writes_itself_and_how_a_worker_fails_are_json_too(
     assert "trouble raised" in lines[-1]["message"]
 
 
+@pytest.mark.parametrize("form", ["text", "json", None])
+def test_no_password_is_in_what_python_writes_itself(
+    tmp_path: Path, server: Server, queue: str, form: str | None
+) -> None:
+    url = f"valkey://me:{SECRET}@host:1"
+    code = TROUBLE.replace("old ways", f"old ways: {url}").replace("left behind", f"left behind: {url}")
+    code = code.replace("lambda: 1 / 0", f"lambda: int('{url}')")
+    (tmp_path / "tasks.py").write_text(code.format(url=server.url, queue=queue, end="SystemExit('no settings')"))
+    done = cli("worker", "tasks:mq", "--burst", *(() if form is None else ("--log-format", form)), folder=tmp_path)
+    said = done.stdout + done.stderr
+    assert said.count("valkey://***@host:1") >= 3
+    assert all(word in said for word in ("old ways", "invalid literal", "left behind"))
+    assert SECRET not in said
+
+
 def test_what_is_written_wrongly_is_said_in_json_too(tmp_path: Path) -> None:
     done = cli("worker", "nowhere:mq", "--log-format", "json", folder=tmp_path)
     assert done.returncode == 2

@@ -154,11 +154,10 @@ def configure(level: Level | None, form: Format | None = None) -> None:
         handler = logging.StreamHandler()
         handler.setFormatter(JsonFormatter() if form is Format.JSON else TextFormatter())
         logging.basicConfig(level=logging.WARNING, handlers=[handler], force=form is not None)
-        if form is Format.JSON:
-            # What Python would write there in lines of its own.
-            logging.captureWarnings(True)
-            threading.excepthook = _thread_raised
-            sys.unraisablehook = _nobody_was_told
+        # What Python would write there in lines of its own, passwords and all.
+        logging.captureWarnings(True)
+        threading.excepthook = _thread_raised
+        sys.unraisablehook = _nobody_was_told
     if level is not None:
         logging.getLogger("echomq").setLevel(level.value.upper())
 
