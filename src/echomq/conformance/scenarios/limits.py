@@ -72,7 +72,7 @@ def _rate_limit(desk: Desk) -> None:
     desk.between("its PTTL", desk.raw("PTTL", desk.keys.limiter), 1, _PERIOD_MS)
     claims = desk.run(jobs.claim_many(desk.queue, 4))
     desk.expect("claimed and why no more", (len(claims.jobs), claims.idle), (1, Idle.RATE))
-    desk.between("the next instant", claims.next_at_ms, before + _PERIOD_MS - 1, desk.now_ms() + _PERIOD_MS)
+    desk.between("the next instant", claims.next_at_ms, before + _PERIOD_MS, desk.now_ms() + _PERIOD_MS + 1)
     desk.expect("a claim", desk.run(jobs.claim(desk.queue)), None)
     desk.expect("a lane claim", desk.run(lanes.claim(desk.queue)), None)
     desk.raw("PEXPIRE", desk.keys.limiter, 1)

@@ -40,4 +40,5 @@ local function claimable()
   local counted, waiting = pcall(waiting_up_to, room)
   return counted and waiting or room
 end
-local function window_end() return now + math.max(redis.call('PTTL', base .. 'limiter'), 0) end
+-- A key is there to the end of the millisecond in which its time is up.
+local function window_end() return now + math.max(redis.call('PTTL', base .. 'limiter') + 1, 0) end
