@@ -14,9 +14,18 @@ from enum import Enum
 from echomq.protocol.call import Arg, Call, Plan, Reply
 from echomq.protocol.checks import check_job, integer, payload_of
 from echomq.protocol.errors import InvalidInputError, StateError, from_reply
-from echomq.protocol.jobs import admissions
 from echomq.protocol.keys import check_queue, keys
-from echomq.protocol.replies import Admission, as_blobs, as_bytes, as_flag, as_int, as_list, as_text, as_texts
+from echomq.protocol.replies import (
+    Admission,
+    admissions,
+    as_blobs,
+    as_bytes,
+    as_flag,
+    as_int,
+    as_list,
+    as_text,
+    as_texts,
+)
 from echomq.protocol.scripts import script
 
 __all__ = [

@@ -22,10 +22,11 @@ from echomq.protocol.replies import (
     Claims,
     Completion,
     Extension,
-    Idle,
     Rescheduling,
     Retried,
     Sweep,
+    admissions,
+    admitted,
     as_bytes,
     as_done,
     as_flag,
@@ -33,6 +34,8 @@ from echomq.protocol.replies import (
     as_list,
     as_text,
     as_texts,
+    claims_of,
+    first_claim,
     unexpected,
 )
 from echomq.protocol.scripts import script
@@ -84,11 +87,6 @@ _EXTEND = script("extend")
 _EXTEND_MANY = script("extend_many")
 
 
-def admitted(reply: Reply) -> Admission:
-    """Decodes an admission's 1 or 0."""
-    return Admission.ADMITTED if as_int(reply) == 1 else Admission.DUPLICATE
-
-
 def _scheduled(reply: Reply) -> Admission:
     return Admission.SCHEDULED if as_int(reply) == 1 else Admission.DUPLICATE
 
@@ -104,11 +102,6 @@ def enqueue(queue: str, job_id: str, payload: bytes | str) -> Call[Admission]:
         _ENQUEUE,
         subject=job_id,
     )
-
-
-def admissions(reply: Reply) -> tuple[Admission, ...]:
-    """Decodes an array of them."""
-    return tuple(admitted(item) for item in as_list(reply))
 
 
 def enqueue_many(queue: str, jobs: Iterable[tuple[str, bytes | str]]) -> Call[tuple[Admission, ...]]:
@@ -158,32 +151,6 @@ def reschedule(queue: str, job_id: str, *, at_ms: int | None = None, delay_ms: i
         _RESCHEDULE,
         subject=job_id,
     )
-
-
-def claims_of(reply: Reply) -> Claims:
-    """Decodes the reply of every claim."""
-    items = as_list(reply)
-    if len(items) < 3 or (len(items) - 3) % 6:
-        raise unexpected(reply, "a claim")
-    why = as_text(items[1])
-    nearest = as_int(items[2])
-    rest = iter(items[3:])
-    try:
-        jobs = tuple(
-            [
-                Claimed(job_id.decode(), payload, int(attempts), int(failures), int(stalled), group.decode() or None)
-                for job_id, payload, attempts, failures, stalled, group in zip(*[rest] * 6, strict=True)
-            ]
-        )
-    except (AttributeError, TypeError, ValueError):
-        raise unexpected(reply, "a claim") from None
-    return Claims(jobs, Idle(why) if why else None, as_int(items[0]), nearest if nearest >= 0 else None)
-
-
-def first_claim(reply: Reply) -> Claimed | None:
-    """Decodes a claim of one job."""
-    jobs = claims_of(reply).jobs
-    return jobs[0] if jobs else None
 
 
 def claim(queue: str, *, lease_ms: int = LEASE_MS) -> Call[Claimed | None]:

@@ -11,9 +11,9 @@ from hashlib import sha256
 from echomq.identity.branded import encode
 from echomq.protocol.call import Call, Plan
 from echomq.protocol.checks import check_job, group_of, integer, name_of, payload_of, span
-from echomq.protocol.jobs import LEASE_MS, admitted, claims_of, first_claim
+from echomq.protocol.jobs import LEASE_MS
 from echomq.protocol.keys import Keys, keys
-from echomq.protocol.replies import Admission, Claimed, Claims, as_done, as_int
+from echomq.protocol.replies import Admission, Claimed, Claims, admitted, as_done, as_int, claims_of, first_claim
 from echomq.protocol.scripts import script
 from echomq.protocol.walks import drained
 

@@ -188,3 +188,39 @@ def as_done(reply: Reply) -> None:
 def ignored(reply: Reply) -> None:
     """Any reply at all: nobody asks what it says."""
     del reply
+
+
+def admitted(reply: Reply) -> Admission:
+    """Decodes an admission's 1 or 0."""
+    return Admission.ADMITTED if as_int(reply) == 1 else Admission.DUPLICATE
+
+
+def admissions(reply: Reply) -> tuple[Admission, ...]:
+    """Decodes an array of them."""
+    return tuple(admitted(item) for item in as_list(reply))
+
+
+def claims_of(reply: Reply) -> Claims:
+    """Decodes the reply of every claim."""
+    items = as_list(reply)
+    if len(items) < 3 or (len(items) - 3) % 6:
+        raise unexpected(reply, "a claim")
+    why = as_text(items[1])
+    nearest = as_int(items[2])
+    rest = iter(items[3:])
+    try:
+        jobs = tuple(
+            [
+                Claimed(job_id.decode(), payload, int(attempts), int(failures), int(stalled), group.decode() or None)
+                for job_id, payload, attempts, failures, stalled, group in zip(*[rest] * 6, strict=True)
+            ]
+        )
+    except (AttributeError, TypeError, ValueError):
+        raise unexpected(reply, "a claim") from None
+    return Claims(jobs, Idle(why) if why else None, as_int(items[0]), nearest if nearest >= 0 else None)
+
+
+def first_claim(reply: Reply) -> Claimed | None:
+    """Decodes a claim of one job."""
+    jobs = claims_of(reply).jobs
+    return jobs[0] if jobs else None
