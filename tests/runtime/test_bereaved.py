@@ -269,6 +269,17 @@ async def test_it_is_told_before_a_worker_has_stopped(desk: Desk) -> None:
         assert len(ears.above(leaf)) == 1
 
 
+async def test_an_outbox_that_cannot_be_read_keeps_nobody_from_being_told(desk: Desk) -> None:
+    q, ears = desk.queue, Ears()
+    desk.raw.execute("SET", desk.key("flow:outbox"), "no list")
+    _, (leaf,) = await add(desk, q, q)
+    async with desk.consuming(bury, beat_ms=MINUTE, watch=ears.watch):
+        await until(lambda: len(ears.above(leaf)) == 1)
+        _, (again,) = await add(desk, q, q)
+        await until(lambda: len(ears.above(leaf, again)) == 2)
+    desk.raw.execute("DEL", desk.key("flow:outbox"))
+
+
 async def test_nothing_is_looked_at_while_nobody_observes(desk: Desk, other: Desk) -> None:
     for queue in (desk.queue, other.queue):
         await add(desk, queue, desk.queue)

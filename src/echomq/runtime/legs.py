@@ -66,10 +66,10 @@ class Legs:
     def signalled(self) -> None:
         """A signal may have gone into the outbox, and a job have died whose death is to be followed."""
         self.owes = True
-        self._due["outbox"] = self.outbox.deliver
-        self.died()
         if self.bereaved:
             self._due["bereaved"] = self.bereaved.tell
+        self._due["outbox"] = self.outbox.deliver
+        self.died()
 
     def died(self) -> None:
         """A job may have died whose death is to be followed."""
@@ -114,12 +114,12 @@ class Legs:
     async def farewell(self, conn: AsyncConnector) -> None:
         """Deliver what the last settlements have signalled, and take the worker out of the registry."""
         await self.rest()
+        if self.bereaved is not None:
+            await self.bereaved.tell(conn)
         if "outbox" in self._due:
             await self.outbox.deliver(conn)
         if self.owing is not None and "owing" in self._due:
             await self.owing.pay(conn)
-        if self.bereaved is not None:
-            await self.bereaved.tell(conn)
         if self._presence is not None and self._beats:
             await conn.run(self._presence.farewell())
 
