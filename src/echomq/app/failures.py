@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from echomq.app.text import parts_of
 from echomq.identity.errors import EchoMQError
 from echomq.protocol.replies import State
-from echomq.runtime.outcome import parts_of
 
 __all__ = ["JobCancelled", "JobFailed", "NoResultError", "ResultError", "ResultTimeoutError", "failure_of"]
 

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from echomq.app.envelope import Envelope
 from echomq.app.plain import encode_value
+from echomq.app.text import parts_of
 from echomq.identity.branded import unix_ms
 from echomq.identity.minter import wall_clock_ms
 from echomq.protocol.replies import Claimed, Retried
 from echomq.runtime.hand import Held
-from echomq.runtime.outcome import Bury, Done, Lapsed, Later, Outcome, Released, Retry, brief, parts_of
+from echomq.runtime.outcome import Bury, Done, Lapsed, Later, Outcome, Released, Retry, brief
 
 if TYPE_CHECKING:
     from echomq.app.job import JobFunction

@@ -1,23 +1,33 @@
 """Texts of strangers, cut before anything is done with them: a payload may hold a name of any length.
 
-And words that nobody knows, each told with those that were most likely meant.
+What a failure left in the morgue, taken apart. And words that nobody knows, each told with those that were most likely
+meant.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-__all__ = ["CUT", "check_words", "cut", "nearest"]
+__all__ = ["CUT", "check_words", "cut", "nearest", "parts_of"]
 
 CUT: Final = 200
 """Characters of such a text that are looked at, shown or kept."""
+
+_FRAMES: Final = re.compile(r'\n(?=  File "|\.\.\.)')
 
 
 def cut(text: str, limit: int = CUT) -> str:
     """`text`, or its beginning when it is longer."""
     return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def parts_of(failure: str) -> tuple[str, str]:
+    """The text of a failure (`echomq.runtime.outcome`) as its message and its traceback, which may be empty."""
+    message, *frames = _FRAMES.split(failure, maxsplit=1)
+    return message, "".join(frames)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ LINE: Final = 200
 """Characters of a text that is not ours in one line of a log."""
 
 _MAX_MESSAGE: Final = 2 * 1024
-_FRAMES: Final = re.compile(r'\n(?=  File "|\.\.\.)')
 
 # As `BaseException` and `type` have them, past any property that a class puts in their place.
 _TRACEBACK: Final[Any] = BaseException.__dict__["__traceback__"]
@@ -150,12 +148,6 @@ def failure_text(error: BaseException, message_limit: int = _MAX_MESSAGE) -> str
     if len(data) > room:
         frames = "..." + data[-room:].decode("utf-8", "ignore")
     return f"{head}\n{frames}".rstrip()
-
-
-def parts_of(text: str) -> tuple[str, str]:
-    """A text of `failure_text` as its message and its traceback; without one that is empty."""
-    message, *frames = _FRAMES.split(text, maxsplit=1)
-    return message, "".join(frames)
 
 
 def traceback_of(error: BaseException) -> TracebackType | None:
