@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
 from support.invariants import check_queue_invariants, queues_on
@@ -67,7 +68,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     before = signal.signal(signal.SIGALRM, ring)
     # A little later than a coroutine's own deadline, and again, should the first one be lost in a task.
     signal.setitimer(signal.ITIMER_REAL, seconds + 2, 5)
-    faulthandler.dump_traceback_later(seconds + 30, exit=True, file=sys.__stderr__)
+    # To the real stderr: that of a test is captured, and lost with the process.
+    stderr = item.config.stash.get(fault_handler_stderr_fd_key, sys.__stderr__)
+    faulthandler.dump_traceback_later(seconds + 30, exit=True, file=stderr)
     try:
         return (yield)
     finally:
