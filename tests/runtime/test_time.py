@@ -18,6 +18,18 @@ from support.desk import Desk, until
 MINUTE = 60_000
 
 
+class Hold:
+    """A handler that keeps its jobs in hand until it is let go."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.busy: list[str] = []
+
+    async def __call__(self, job: Claimed) -> None:
+        self.busy.append(job.id)
+        await self.go.wait()
+
+
 async def test_a_parked_consumer_starts_scheduled_jobs_at_their_instants(desk: Desk) -> None:
     base = desk.raw.now_ms()
     runs: dict[str, int] = {}
@@ -153,13 +165,7 @@ async def test_one_of_many_parked_consumers_keeps_the_time(desk: Desk) -> None:
 
 
 async def test_a_keeper_whose_slots_are_full_hands_the_time_on(desk: Desk) -> None:
-    go = asyncio.Event()
-    busy: list[str] = []
-
-    async def hold(job: Claimed) -> None:
-        busy.append(job.id)
-        await go.wait()
-
+    hold = Hold()
     async with desk.consuming(hold, beat_ms=MINUTE) as keeper:
         await keeper.parked.reach(1)
         timed = desk.schedule(desk.raw.now_ms() + 1_500)
@@ -170,9 +176,9 @@ async def test_a_keeper_whose_slots_are_full_hands_the_time_on(desk: Desk) -> No
             # Without a token, so that only the hand-over can wake the other one.
             desk.enqueue(token=False)
             await keeper.beat()
-            await until(lambda: busy and other._turns.time.keeps)
+            await until(lambda: hold.busy and other._turns.time.keeps)
             await until(lambda: desk.seen)
-            go.set()
+            hold.go.set()
     assert [job.id for job in desk.seen] == [timed]
 
 
@@ -191,23 +197,17 @@ async def test_a_keeper_that_dies_costs_one_beat_once(desk: Desk) -> None:
 
 
 async def test_a_full_consumer_whose_beat_finds_the_keeper_gone_takes_the_time_over(desk: Desk) -> None:
-    go = asyncio.Event()
-    busy: list[str] = []
-
-    async def hold(job: Claimed) -> None:
-        busy.append(job.id)
-        await go.wait()
-
+    hold = Hold()
     async with desk.consuming(hold, beat_ms=MINUTE) as full:
         desk.enqueue()
-        await until(lambda: busy)
+        await until(lambda: hold.busy)
         full._turns.time.keeps = False
         async with desk.consuming(beat_ms=MINUTE) as other:
             await other.parked.reach(1)
             timed = desk.schedule(desk.raw.now_ms() - 1, token=False)
             await full.beat()
             await until(lambda: desk.seen)
-            go.set()
+            hold.go.set()
     assert [job.id for job in desk.seen] == [timed]
 
 
